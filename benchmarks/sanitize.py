@@ -1,7 +1,8 @@
 """What checks cost: `python -m benchmarks.sanitize`.
 
-Each kernel is compiled as it is and with checks, and all forms take turns on one thread (`tools/timing.py`). The last
-two columns are whole launches, in which what is proved is not checked; the others prove nothing.
+Each kernel is compiled as it is and with checks, and all forms take turns on one thread (`tools/timing.py`). The first
+columns are the kernels, all of them launched in the same way, and prove nothing. The last two are whole launches beside
+a plain one: what Python does is in them, and what is proved is not checked.
 """
 
 from __future__ import annotations
@@ -147,12 +148,13 @@ def with_checks(case: Case, wanted: Checks) -> Callable[[], object]:
 def measure(case: Case, seconds: float) -> dict[str, float]:
     """Time of the kernel as it is in seconds, and of each form as a multiple of it."""
     kernel, grid, arguments, constants = case
-    forms: dict[str, Callable[[], object]] = {"plain": lambda: kernel[grid](*arguments, **constants)}
-    forms |= {name: with_checks(case, wanted) for name, wanted in FORMS.items()}
+    forms = {name: with_checks(case, wanted) for name, wanted in {"plain": (), **FORMS}.items()}
+    forms["launch"] = lambda: kernel[grid](*arguments, **constants)
     for name, wanted in AS_LAUNCHED.items():
         forms[name] = lambda wanted=wanted: kernel[grid](*arguments, **constants, sanitize=wanted)  # type: ignore[misc]
     times = compare(forms, seconds=seconds, clock=time.thread_time)
-    ratios = {name: 1 / sample.ratio_to(times["plain"]) for name, sample in times.items() if name != "plain"}
+    ratios = {name: 1 / times[name].ratio_to(times["plain"]) for name in FORMS}
+    ratios |= {name: 1 / times[name].ratio_to(times["launch"]) for name in AS_LAUNCHED}
     return {"plain": times["plain"].median, **ratios}
 
 

@@ -19,7 +19,7 @@ import torch
 import tilewright
 import tilewright.language as tl
 from tests.corpus.case import CASES, Case, New
-from tests.sanitize.mutants import Mutant
+from tests.sanitize.mutants import Mutant, far_apart
 from tests.sanitize.oracle import judge
 from tilewright.sanitize import checking
 
@@ -54,19 +54,21 @@ class Row:
     @property
     def is_found(self) -> bool:
         """Whether the checks found a fault of the kind that the oracle names."""
-        return "bounds" in self.kinds if self.bounds else bool({"race", "lanes", "bounds"} & set(self.kinds))
+        wanted = {"bounds", "overflow"} if self.bounds else {"race", "lanes", "bounds"}
+        return bool(wanted & set(self.kinds))
 
 
-def case_of(mutant: Mutant) -> Case:
-    """The case, from the changed text."""
+def case_of(mutant: Mutant, mark: str = "") -> Case:
+    """The case, from the changed text; names of kernels end in `mark`."""
     folder = Path(tempfile.mkdtemp())
     path = folder / f"{mutant.file}_mutant.py"
-    path.write_text(mutant.text())
+    path.write_text(mutant.text(mark))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     CASES.clear()
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
+    module.far_apart = far_apart  # type: ignore[attr-defined]
     spec.loader.exec_module(module)
     return CASES[mutant.case]
 
@@ -75,6 +77,7 @@ def _checked(mutant: Mutant) -> dict[str, Any]:
     from tilewright.launch import checked
 
     case, error, declined = case_of(mutant), "", []
+    far = mutant.rule == "int32 product"  # words beside elements would be beside all that lie between the rows, too
     run = checked.CheckedLaunch.run
 
     def noted(self: Any) -> Any:
@@ -83,12 +86,12 @@ def _checked(mutant: Mutant) -> dict[str, Any]:
 
     checked.CheckedLaunch.run = noted  # type: ignore[method-assign]
     New.empty = lambda self, *shape, dtype=torch.float32: torch.empty(shape, dtype=dtype)  # type: ignore[method-assign]
-    with checking("bounds,races,uninitialised") as found:
+    with checking("bounds,overflow" if far else "bounds,races,uninitialised") as found:
         try:
             case.run(New("cpu"), **case.small)
         except Exception as problem:
             error = type(problem).__name__
-    return {"kinds": sorted({fault.kind for fault in found.faults}), "error": error, "declined": any(declined)}
+    return {"kinds": sorted({fault.kind for fault in found.faults}), "error": error, "declined": far or any(declined)}
 
 
 def _judged(mutant: Mutant) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 CORPUS = Path(__file__).parents[1] / "corpus"
 _NO_CASES = frozenset({"case", "every", "test_corpus", "forward_only", "__init__"})
 _ACCESSES = frozenset({"load", "store", "atomic_add", "atomic_max", "atomic_min"})
@@ -37,20 +39,35 @@ class Mutant:
     change: str
     number: int
 
-    def text(self) -> str:
-        """The changed file."""
+    def text(self, mark: str = "") -> str:
+        """The changed file; names of kernels end in `mark`."""
         tree = _tree(self.file)
         at, function = next((at, node) for at, node in _functions(tree) if node.name == self.kernel)
         body = copy.deepcopy(function)
         old = list(ast.walk(body))[self.number]
         new = _RULES[self.rule](copy.deepcopy(old))
+        if self.rule == "int32 product":
+            tree = _WithoutCasts().visit(copy.deepcopy(tree))
 
         class Put(ast.NodeTransformer):
             def visit(self, node: ast.AST) -> ast.AST:
                 return new if node is old and new is not None else self.generic_visit(node)
 
         changed = ast.Module([*tree.body[:at], Put().visit(body), *tree.body[at + 1 :]], [])
-        return ast.unparse(ast.fix_missing_locations(changed))
+        return ast.unparse(ast.fix_missing_locations(_marked(changed, mark)))
+
+
+def _marked(module: ast.Module, mark: str) -> ast.Module:
+    if not mark:
+        return module
+    module = copy.deepcopy(module)
+    kernels = {node.name for _, node in _functions(module) if "jit" in " ".join(map(ast.unparse, node.decorator_list))}
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef) and node.name in kernels:
+            node.name += mark
+        elif isinstance(node, ast.Name) and node.id in kernels:
+            node.id += mark
+    return module
 
 
 @functools.cache
@@ -156,23 +173,52 @@ def smaller_grid(node: ast.AST) -> ast.AST | None:
     return _count(node, -1)
 
 
+def int32_product(node: ast.AST) -> ast.AST | None:
+    """`new.normal(m, n)` → the same with rows so far apart that `row * stride` has no room in 32 bits.
+
+    The kernels of the file lose their casts to 64 bits with it.
+    """
+    made = ast.unparse(node) if isinstance(node, ast.Call) else ""
+    return _changed(node, f"far_apart({made})") if made.startswith(("new.normal(", "new.uniform(")) else None
+
+
+class _WithoutCasts(ast.NodeTransformer):
+    """`i.to(tl.int64)` → `i`."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        to_64_bits = [ast.unparse(argument) for argument in node.args] == ["tl.int64"]
+        return node.func.value if to_64_bits and isinstance(node.func, ast.Attribute) else node
+
+
+def far_apart(x: torch.Tensor) -> torch.Tensor:
+    """A tensor whose last row begins behind element 2 ** 31; nothing between the rows is touched."""
+    rows = x.shape[0] - 1
+    if rows < 2 or x.dim() < 2:  # such a stride would have 64 bits
+        return x
+    pitch = -(-(1 << 31) // rows // 16) * 16 + 16
+    return torch.empty_strided(x.shape, (pitch, *x.stride()[1:]), dtype=x.dtype, device=x.device).copy_(x)
+
+
 KERNEL_RULES: tuple[Rule, ...] = (
     dropped_mask, bound_off_by_one, address_off_by_one, swapped_stride, missing_atomic, halved_program, next_program,
 )  # fmt: skip
 GRID_RULES: tuple[Rule, ...] = (larger_grid, smaller_grid)
+SIZE_RULES: tuple[Rule, ...] = (int32_product,)
 
 
-_RULES = {rule.__name__.replace("_", " "): rule for rule in (*KERNEL_RULES, *GRID_RULES)}
+_RULES = {rule.__name__.replace("_", " "): rule for rule in (*KERNEL_RULES, *GRID_RULES, *SIZE_RULES)}
 
 
 def every_mutant() -> Iterator[Mutant]:
     """All mutants of all kernels that a case launches by name."""
-    for path in sorted(CORPUS.glob("*.py")):
-        if path.stem not in _NO_CASES:
-            yield from _of_file(path.stem)
+    files = [path.stem for path in sorted(CORPUS.glob("*.py")) if path.stem not in _NO_CASES]
+    for of_kernel, of_case in ((KERNEL_RULES, GRID_RULES), ((), SIZE_RULES)):
+        for file in files:
+            yield from _of_file(file, of_kernel, of_case)
 
 
-def _of_file(file: str) -> Iterator[Mutant]:
+def _of_file(file: str, of_kernel: tuple[Rule, ...], of_case: tuple[Rule, ...]) -> Iterator[Mutant]:
     functions = [node for _, node in _functions(_tree(file))]
     decorated = {node.name: " ".join(map(ast.unparse, node.decorator_list)) for node in functions}
     cases = {node.name: ast.unparse(node) for node in functions if "case(" in decorated[node.name]}
@@ -180,9 +226,9 @@ def _of_file(file: str) -> Iterator[Mutant]:
         if "jit" in decorated[node.name]:
             case = next((name for name, text in cases.items() if f"{node.name}[" in text), None)
             if case is not None:
-                yield from _changes(node, KERNEL_RULES, file, case)
+                yield from _changes(node, of_kernel, file, case)
         elif node.name in cases:
-            yield from _changes(node, GRID_RULES, file, node.name)
+            yield from _changes(node, of_case, file, node.name)
 
 
 def _changes(function: ast.FunctionDef, rules: tuple[Rule, ...], file: str, case: str) -> Iterator[Mutant]:

@@ -134,3 +134,13 @@ def one_turn(flag, data, out, MASKED: tl.constexpr, HOW: tl.constexpr):
     if me == tl.num_programs(0) * tl.num_programs(1) - 1:
         found = tl.atomic_cas(flag, one, one)
         tl.store(out, tl.load(data) + (found == one).to(tl.int32))
+
+
+@tilewright.jit
+def first_come(data, counter, out, SEM: tl.constexpr):
+    """The first program reads what the second one has stored, if that came before it."""
+    me = tl.program_id(0) + tl.num_programs(0) * tl.program_id(1)
+    tl.store(data + me, me + 1)
+    mine = tl.atomic_add(counter, 1, sem=SEM)
+    if (mine > 0) & (me == 0):
+        tl.store(out, tl.load(data + 1))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -178,6 +179,24 @@ def test_sparse_tensors_and_kernels_that_only_print_are_no_fault(capfd: pytest.C
     assert not found.faults and "sum: 16.0" in capfd.readouterr().out
 
 
+def test_a_launch_is_a_launch_while_pytorch_is_followed() -> None:
+    """What a library does with what its kernels return it does then, too."""
+
+    class Caching(tilewright.KernelInterface[Any]):
+        kernel: Any = None
+
+        def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+            self.kernel = kernels.copy.run(*args, grid=grid, warmup=warmup, **kwargs)
+
+    with checking("uninitialised") as found:
+        x, y, launcher = torch.empty(300), torch.empty(300), Caching()
+        launcher[(3,)](x, y, 300, BLOCK=128)
+        assert launcher.kernel.name == kernels.copy[(3,)](x.fill_(1), y, 300, BLOCK=128).name == "copy"
+        y.sum()
+    (fault,) = found.faults
+    assert (fault.kind, fault.argument) == ("uninitialised", "x")
+
+
 def test_elements_that_a_kernel_left_out_are_told_when_pytorch_reads_them() -> None:
     with checking("uninitialised") as found:
         x, y = torch.ones(300), torch.empty(300)
@@ -192,7 +211,7 @@ def test_elements_that_a_kernel_left_out_are_told_when_pytorch_reads_them() -> N
 def test_an_index_that_wraps() -> None:
     x, y = torch.zeros(64), torch.zeros(64)
     (fault,) = faults(lambda: kernels.far[(1,)](x, y, 1 << 27, BLOCK=64), "overflow")
-    assert (fault.kind, fault.access, fault.index) == ("overflow", "mul", 16 << 27)
+    assert (fault.kind, fault.access, fault.index) == ("overflow", "mul", 63 << 27)
     assert not faults(lambda: kernels.far[(1,)](x, y, 1 << 20, BLOCK=64), "overflow")
 
 

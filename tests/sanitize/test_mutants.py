@@ -17,8 +17,16 @@ FEW = 60 if os.environ.get("TILEWRIGHT_STRESS") else 3
 
 def test_rules_apply_all_over_the_corpus() -> None:
     drawn = list(every_mutant())
-    assert len({mutant.rule for mutant in drawn}) == 9 and len(drawn) > 2000
+    assert len({mutant.rule for mutant in drawn}) == 10 and len(drawn) > 2000
     assert all("\n" in mutant.text() for mutant in drawn[::500])
+
+
+def test_marked_kernels_are_the_same_but_for_their_names() -> None:
+    drawn = [mutant for mutant in every_mutant() if mutant.file == "norms"][::40]
+    plain = [mutant.text() for mutant in drawn]
+    marked = [mutant.text("_mutant7") for mutant in drawn]
+    assert all("_mutant7[" in text for text in marked) and [mutant.text() for mutant in drawn] == plain
+    assert [text.replace("_mutant7", "") for text in marked] == plain
 
 
 def test_what_the_oracle_names_is_found() -> None:

@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 import torch
 
 from tests.sanitize import order_kernels as kernels
-from tests.sanitize.test_faults import kinds
+from tests.sanitize.test_faults import faults, kinds
 
 
 def _split(how: str, grid: tuple[int, int] = (3, 5)) -> Callable[[], object]:
@@ -95,3 +95,26 @@ def test_an_atomic_that_changed_nothing_has_released_nothing(dtype: torch.dtype,
         found = kinds(lambda: kernels.one_turn[(2, 2)](flag, data, out, MASKED=masked, HOW=how))
         is_told = how == "not" and (masked or not dtype.is_floating_point)  # a swap of floats counts as made
         assert found == ({("race", "data")} if is_told else set()), how
+
+
+@pytest.mark.parametrize("grid", [(4,), (2, 2)])
+def test_the_other_order_of_programs_is_run_where_it_is_asked_for(grid: tuple[int, ...]) -> None:
+    data, counter, out = (torch.zeros(n, dtype=torch.int32) for n in (4, 1, 1))
+
+    def launch(sem: str) -> None:
+        counter.zero_()
+        kernels.first_come[grid](data, counter, out, SEM=sem)
+
+    assert not faults(lambda: launch("relaxed"), "races")
+    assert out.item() == 0
+    found = faults(lambda: launch("relaxed"), "orders")
+    told = next(fault for fault in found if fault.argument == "data" and fault.access == "load")
+    assert told.program == (0, 0, 0) and told.other is not None and told.other.program is not None
+    assert told.other.program[0] == 1
+    assert out.item() == 0 and counter.item() == 4  # memory is as the programs leave it in their usual order
+    assert not faults(lambda: launch("acq_rel"), "orders")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_both_orders_of_right_programs_are_right(case: str) -> None:
+    assert not faults(CASES[case]("right"), "all,orders")

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import tilewright
 import tilewright.torch as tt
 from tests.torch import kernels
 from tests.torch.kernels import pair
-from tilewright.base.errors import ArgumentError, DeviceError
+from tilewright.base.errors import ArgumentError, DeviceError, UnsupportedError
 from tilewright.torch.triton_op import TileOp
 
 Function = Callable[..., Any]
@@ -27,6 +28,15 @@ Function = Callable[..., Any]
 def fresh_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
     yield
+
+
+def test_what_launches_in_a_way_of_its_own_is_not_recorded() -> None:
+    class Caching(tilewright.KernelInterface[Any]):
+        def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+            return kernels.increase[grid](*args, **kwargs)
+
+    with FakeTensorMode(), pytest.raises(UnsupportedError, match="`Caching` launches kernels in a way of its own"):
+        Caching()[(1,)](torch.empty(3), 3, 1.0)
 
 
 # --- what is changed ------------------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from tilewright.base.errors import ArgumentError
 
 BOUNDS, RACES, OVERFLOW, UNINITIALISED = "bounds", "races", "overflow", "uninitialised"
 HINTS, DEADLOCKS, VIEWS, PORTABLE, NAN = "hints", "deadlocks", "views", "portable", "nan"
+ORDERS = "orders"
 ALL = (BOUNDS, RACES, OVERFLOW, UNINITIALISED, HINTS, DEADLOCKS)
 """What "all" means: what is wrong with any program."""
-EVERY = (*ALL, VIEWS, PORTABLE, NAN)
+EVERY = (*ALL, VIEWS, PORTABLE, NAN, ORDERS)
 """These and what is looked for where it is asked for by name: right programs may do it."""
 USUAL = (BOUNDS, RACES, DEADLOCKS)
 """What `sanitize=True` means."""
@@ -40,6 +41,8 @@ def parse_checks(wanted: bool | str | Iterable[str] | None) -> Checks:
         names = (names - {"all"}) | set(ALL)
     for name in sorted(names - set(EVERY)):
         raise ArgumentError(f"there is no check {name!r}", hint=f"the checks are {', '.join(EVERY)}, and all")
+    if ORDERS in names:
+        names.add(RACES)
     if names & _BRING_BOUNDS:  # an access has to stay inside
         names.add(BOUNDS)
     return tuple(name for name in EVERY if name in names)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.checks import DEADLOCKS, EVERY, NAN, PORTABLE, RACES, UNINITIALISED, VIEWS, Checks
+from tilewright.base.checks import BOUNDS, DEADLOCKS, EVERY, NAN, ORDERS, PORTABLE, RACES, UNINITIALISED, VIEWS, Checks
 from tilewright.base.errors import ArgumentError
 from tilewright.base.knobs import knobs
 from tilewright.base.location import Location
@@ -71,16 +71,21 @@ def prepare(
         grid = (gx, gy, gz)
         with on_host(call) as staged, shadow.lock:
             checks = _Checks(fn, staged, grid, options, _stored(compiled))
-            now = checks.wanted - {NAN}
-            before = checks.memory() if NAN in checks.wanted else None
+            now = checks.wanted - {NAN, ORDERS}
+            before = checks.memory() if {NAN, ORDERS} & checks.wanted else None
             if now or plain is None:
                 faults = checks.run(now)
             else:
                 faults = []
                 plain.launch(gx, gy, gz, *values)
-            if before is not None and not before.leaves_numbers():
+            if before is not None and NAN in checks.wanted and not before.leaves_numbers():
                 before.restore()
                 faults += checks.run({NAN})
+            if before is not None and ORDERS in checks.wanted:
+                after = checks.memory()
+                before.restore()
+                faults += checks.run({BOUNDS, RACES, ORDERS})
+                after.restore()
         tell_faults(faults, asked=not knobs.runtime.sanitize)
 
     return Prepared(compiled, launch, frozenset(compiled.metadata["stored"]), lasting=False)
@@ -349,6 +354,8 @@ class CheckedLaunch:
     def _fault(self, site: Mapping[str, Any], row: NDArray[np.int64]) -> Fault:
         words = [int(word) for word in row]
         x, y, z = words[PROGRAM : PROGRAM + 3]
+        if self.facts["backwards"]:
+            x, y, z = (count - 1 - at for count, at in zip(self.grid, (x, y, z), strict=True))
         shown, kind, number, size = words[SHOWN], site["kind"], site["slot"], max(site["size"], 1)
         slot = self.slots[number] if number >= 0 else None
         low, high = (0, 0) if slot is None or slot.extent is None else slot.extent

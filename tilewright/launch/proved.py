@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.analysis.homes import homes_of
 from tilewright.analysis.launch_proofs import Access, Extents, LaunchProofs
 from tilewright.analysis.launch_space import Numbers
-from tilewright.base.checks import BOUNDS, DEADLOCKS, HINTS, OVERFLOW, PORTABLE, RACES, Checks
+from tilewright.base.checks import BOUNDS, DEADLOCKS, HINTS, ORDERS, OVERFLOW, PORTABLE, RACES, Checks
 from tilewright.base.errors import ArgumentError
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.request import make_request
@@ -31,7 +31,7 @@ from tilewright.passes.check_overflow import arithmetic_below, bounds_of_loops
 from tilewright.passes.check_promises import promises_of
 from tilewright.passes.check_shadow import LOAD
 from tilewright.passes.check_spins import waiting_looks
-from tilewright.passes.checks import access_kind, accesses_of, mask_of, waits_for_programs
+from tilewright.passes.checks import access_kind, accesses_of, atomics_that_decide, mask_of, waits_for_programs
 
 if TYPE_CHECKING:
     from xdsl.ir import Operation
@@ -129,7 +129,12 @@ class Provable:
         """The checks for which the kernel has nothing to look at."""
         stored = {home for each in self.accesses if each.kind != LOAD for home in homes_of(each.op.operands[0])}
         loaded = {home for each in self.accesses if each.kind == LOAD for home in homes_of(each.op.operands[0])}
-        found = {HINTS: promises_of(self.kernel), DEADLOCKS: waiting_looks(self.kernel), PORTABLE: stored & loaded}
+        found = {
+            HINTS: promises_of(self.kernel),
+            DEADLOCKS: waiting_looks(self.kernel),
+            PORTABLE: stored & loaded,
+            ORDERS: atomics_that_decide(self.kernel),
+        }
         return frozenset(check for check, things in found.items() if not things)
 
     def prove(self, numbers: Numbers, extents: Extents, storages: Mapping[int, int], grid: Grid) -> Proof:

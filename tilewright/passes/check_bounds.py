@@ -106,23 +106,45 @@ def _bound(box: Box, value: SSAValue, index: Sequence[Coord], dims: dict[Coord, 
     return True
 
 
-def check_corner(code: Code, box: Box, extent: tuple[SSAValue, SSAValue], size: int, site: int, *, ends: bool) -> None:
-    """Compare the least and the greatest address of a box with the extent of the argument, in bytes."""
+@dataclass(frozen=True, slots=True)
+class Corners:
+    """The least and the greatest value of a form over a box, in 64 bits.
+
+    Args:
+        least, most: the values.
+        at_least, at_most: coordinates of the elements that have them, by dim.
+    """
+
+    least: SSAValue
+    most: SSAValue
+    at_least: list[SSAValue]
+    at_most: list[SSAValue]
+
+    def place(self, code: Code, wants_least: SSAValue) -> tuple[SSAValue, list[SSAValue]]:
+        """The least value where a condition holds, else the greatest, and where it is."""
+        pairs = zip(self.at_least, self.at_most, strict=True)
+        shown = code.choose(wants_least, self.least, self.most)
+        return shown, [code.choose(wants_least, first, last) for first, last in pairs]
+
+
+def corners_of(
+    code: Code, form: Form, shape: Sequence[int], ranges: Sequence[tuple[SSAValue, SSAValue]] | None = None
+) -> Corners:
+    """The corners of a form.
+
+    Args:
+        code: writes what computes them.
+        form: affine in the coordinates of a tile.
+        shape: of the tile.
+        ranges: first and last coordinate of the box by dim; None for the whole tile.
+    """
     zero = code.number(0)
-    least = most = code.poly(box.offset.constant)
-    empty = [code.compare("sge", code.poly(poly), zero) for poly in box.never]
-    empty += [code.negated(mask) for mask in box.only]
+    least = most = code.poly(form.constant)
+    strides = {whole(dim, n): dim for dim, n in enumerate(shape)}
+    moved = {strides[coord]: stride for coord, stride in form.coords.items()}
     firsts, lasts = [], []
-    strides = {whole(dim, n): dim for dim, n in enumerate(box.shape)}
-    moved = {strides[coord]: stride for coord, stride in box.offset.coords.items()}
-    for dim, count in enumerate(box.shape):
-        first, last = zero, code.number(count - 1)
-        for limit in box.below.get(dim, ()):
-            last = code.op(MinSIOp, last, code.sub(code.poly(limit), code.number(1)))
-        for limit in box.above.get(dim, ()):
-            first = code.op(MaxSIOp, first, code.poly(limit))
-        if dim in box.below or dim in box.above:
-            empty.append(code.compare("slt", last, first))
+    for dim, count in enumerate(shape):
+        first, last = ranges[dim] if ranges is not None else (zero, code.number(count - 1))
         if dim in moved:
             stride = code.poly(moved[dim])
             if (moved[dim].constant or 0) < 0:
@@ -134,14 +156,31 @@ def check_corner(code: Code, box: Box, extent: tuple[SSAValue, SSAValue], size: 
             most = code.add(most, code.mul(stride, last))
         firsts.append(first)
         lasts.append(last)
-    low, high = extent
-    fits = code.compare("sle", code.add(most, code.number(size)), high)
-    holds = code.both(code.compare("sge", least, low), fits)
+    return Corners(least, most, firsts, lasts)
+
+
+def check_corner(code: Code, box: Box, extent: tuple[SSAValue, SSAValue], size: int, site: int, *, ends: bool) -> None:
+    """Compare the least and the greatest address of a box with the extent of the argument, in bytes."""
+    zero = code.number(0)
+    empty = [code.compare("sge", code.poly(poly), zero) for poly in box.never]
+    empty += [code.negated(mask) for mask in box.only]
+    ranges = []
+    for dim, count in enumerate(box.shape):
+        first, last = zero, code.number(count - 1)
+        for limit in box.below.get(dim, ()):
+            last = code.op(MinSIOp, last, code.sub(code.poly(limit), code.number(1)))
+        for limit in box.above.get(dim, ()):
+            first = code.op(MaxSIOp, first, code.poly(limit))
+        if dim in box.below or dim in box.above:
+            empty.append(code.compare("slt", last, first))
+        ranges.append((first, last))
+    corners, (low, high) = corners_of(code, box.offset, box.shape, ranges), extent
+    fits = code.compare("sle", code.add(corners.most, code.number(size)), high)
+    holds = code.both(code.compare("sge", corners.least, low), fits)
     for nothing in empty:
         holds = code.either(holds, nothing)
-    shown = [code.choose(fits, least, most)]
-    place = [code.choose(fits, first, last) for first, last in zip(firsts, lasts, strict=True)]
-    code.check(site, holds, [*shown, zero, *place], ends=ends)
+    shown, place = corners.place(code, fits)
+    code.check(site, holds, [shown, zero, *place], ends=ends)
 
 
 def lanes_inside(

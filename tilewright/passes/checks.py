@@ -24,6 +24,7 @@ from tilewright.base.checks import (
     DEADLOCKS,
     HINTS,
     NAN,
+    ORDERS,
     OVERFLOW,
     PORTABLE,
     RACES,
@@ -38,7 +39,9 @@ from tilewright.ir.values import is_tile
 from tilewright.ir.walk import walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.check import MOST_DIMS, MOST_SHOWN, CheckOp
+from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import WhileOp
+from tilewright.ops.elementwise import SubIOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.program import GetNumProgramsOp, GetProgramIdOp
@@ -51,6 +54,7 @@ from tilewright.passes.check_barriers import Clock, is_barrier
 from tilewright.passes.check_bounds import box_of, check_corner, lanes_inside
 from tilewright.passes.check_code import Code
 from tilewright.passes.check_finite import check_results, float_operations
+from tilewright.passes.check_loops import run_checks_first
 from tilewright.passes.check_order import Order
 from tilewright.passes.check_overflow import arithmetic_below, bounds_of_loops, check_arithmetic
 from tilewright.passes.check_promises import check_promises
@@ -58,6 +62,7 @@ from tilewright.passes.check_shadow import ATOMIC, LOAD, STORE, Stamps
 from tilewright.passes.check_spins import check_look, waiting_looks
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
+from tilewright.passes.rewriting import value_before
 
 ATOMICS = (AtomicRMWOp, AtomicCASOp, AtomicLoadOp, AtomicStoreOp)
 ACCESSES = (LoadOp, StoreOp, *ATOMICS)
@@ -102,6 +107,7 @@ class Checked:
         staged: slots of the parameters whose words of stores follow, behind the clock, in order.
         looks: waiting loops look so often at memory; two words for each follow.
         follows: whether the words of the order by atomics, and their width, follow last.
+        backwards: whether the last program of the grid comes first; records count programs as they come.
         unknown: accesses whose address comes from no argument, which are not checked.
         in_order: why races are not looked for, or "".
         tiers: accesses by the way in which their bounds are checked.
@@ -115,6 +121,7 @@ class Checked:
     staged: list[int] = field(default_factory=list)
     looks: int = 0
     follows: bool = False
+    backwards: bool = False
     unknown: int = 0
     in_order: str = ""
     tiers: dict[str, int] = field(default_factory=dict)
@@ -139,6 +146,9 @@ def add_checks(module: ModuleOp, wanted: Sequence[str], *, shared: bool = False)
     make_offsets_scalar(kernel, Decisions())
     adder = _Adder(kernel, frozenset(wanted), shared)
     adder.run()
+    if ORDERS in wanted:
+        _run_backwards(module)
+    run_checks_first(kernel)
     eliminate_common_subexpressions(module)
     eliminate_dead_code(module)
     return adder.checked, adder.types
@@ -171,6 +181,26 @@ def waits_for_programs(kernel: FuncOp) -> bool:
     return False
 
 
+def atomics_that_decide(kernel: FuncOp) -> list[Operation]:
+    """Atomics whose results are used: a program may do something else if it comes first. None where programs wait."""
+    ops = list(walk(kernel))
+    if any(isinstance(op, WhileOp) for op in ops):  # it may wait for a program that comes before it
+        return []
+    return [op for op in ops if isinstance(op, ATOMICS) and op.results and any(True for _ in op.results[0].uses)]
+
+
+def _run_backwards(module: ModuleOp) -> None:
+    """The last program of the grid comes first."""
+    for op in [op for op in walk(module) if isinstance(op, GetProgramIdOp)]:
+        following, number = op.next_op, op.results[0]
+        assert following is not None
+        count = value_before(GetNumProgramsOp.build_op([], [i32], dict(op.attr_values())), following)
+        one = value_before(ConstantOp.of(1, i32), following)
+        last = value_before(SubIOp.create(operands=[count, one], result_types=[i32]), following)
+        turned = value_before(SubIOp.create(operands=[last, number], result_types=[i32]), following)
+        number.replace_uses_with_if(turned, lambda use, made=turned: use.operation is not made.owner)
+
+
 class _Adder:
     """Adds the checks of one kernel.
 
@@ -198,6 +228,8 @@ class _Adder:
         self.staged = changed & read if PORTABLE in self.wanted else set()
         if shared and changed:
             changed = read = changed | read
+        else:  # atomics make no race among themselves
+            changed &= read | {home for op, homes in self.homes.items() if access_kind(op) == STORE for home in homes}
         if RACES not in self.wanted:
             changed = set()
         elif changed and waits_for_programs(self.kernel):
@@ -215,7 +247,7 @@ class _Adder:
             arithmetic = arithmetic_below([*reached, *bounds_of_loops(walk(self.kernel))])
         for op in arithmetic:
             name = op.name.rpartition(".")[2].removesuffix("i")
-            check_arithmetic(self._behind(op), op, self._site("overflow", op, name))
+            check_arithmetic(self._behind(op), op, self._site("overflow", op, name), self.analysis)
         if HINTS in self.wanted:
             check_promises(self.kernel, self._code, self._promise_site)
         if NAN in self.wanted:
@@ -263,7 +295,7 @@ class _Adder:
                 self.checked.granules.append(pointee_bytes(home.type))
                 self.shadow[home] = (self._parameter(words, "*i32"), self._parameter(words, "*i32"))
         self._append_further(used)
-        self.checked.follows = self.follows
+        self.checked.follows, self.checked.backwards = self.follows, ORDERS in self.wanted
         known = (self._parameter(words, "*i32"), self._parameter(i32, "i32")) if self.follows else None
         self._retype()
         self.stamps: Stamps | None = None

@@ -149,13 +149,22 @@ def explain_command(
     "-c",
     default="bounds,races,deadlocks",
     show_default=True,
-    help="Further ones are overflow, uninitialised, hints (with these: all), views, portable and nan.",
+    help="Further ones are overflow, uninitialised, hints (with these: all), views, portable, nan and orders.",
+)
+@click.option(
+    "--orders",
+    type=click.IntRange(1, 2),
+    default=1,
+    show_default=True,
+    help="2: launches in which an atomic decides are made with the last program first, too (the check orders).",
 )
 @click.option("--module", "-m", "as_module", is_flag=True, help="PROGRAM is the name of a module, as of python -m.")
 @click.option("--json", "as_json", is_flag=True, help="Print the faults as JSON; the program prints to stderr.")
 @click.argument("program", metavar="PROGRAM")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def sanitize_command(checks: str, as_module: bool, as_json: bool, program: str, arguments: tuple[str, ...]) -> None:
+def sanitize_command(
+    checks: str, orders: int, as_module: bool, as_json: bool, program: str, arguments: tuple[str, ...]
+) -> None:
     """Run a program whose kernels are checked: exit status 1 if there are faults.
 
     Kernels run compiled, on the CPU; tensors on a GPU are copied there and back. What stands behind PROGRAM are its own
@@ -165,6 +174,7 @@ def sanitize_command(checks: str, as_module: bool, as_json: bool, program: str, 
     tilewright sanitize train.py --steps 3
     tilewright sanitize -c bounds,races,overflow -m pytest tests
     """
+    checks += ",orders" if orders > 1 else ""
     raise SystemExit(sanitize(program, arguments, checks, as_module=as_module, as_json=as_json))
 
 

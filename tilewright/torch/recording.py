@@ -187,5 +187,10 @@ def record(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
             f"the gradient of `{kernel.kernel.fn.__name__}` was launched where PyTorch traces, which cannot record it",
             hint="launch the kernel in a triton_op(..., autograd=True), or the gradient in a torch.library.custom_op",
         )
+    if not hasattr(kernel, "number"):
+        raise UnsupportedError(
+            f"`{type(kernel).__name__}` launches kernels in a way of its own, which PyTorch's tracers cannot follow",
+            hint="make the launch in a torch.library.custom_op, or launch the kernel inside of it",
+        )
     signature, values = described(kernel, grid, args, kwargs)
     getattr(Overloads, _operator(*signature))(*values)
