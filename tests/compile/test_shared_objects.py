@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import subprocess
 import sys
@@ -118,6 +119,21 @@ def test_what_does_not_hold_is_an_exception_of_cpp(host):
     assert told == 'device-side assert in everything: n is "large"\n' * 3
     told, out = launched(host, "alone", "7", "1")
     assert told.count("out_ptr is not divisible by 16") == 3 and not out.any()
+
+
+@needs_cxx
+def test_what_a_worker_process_has_compiled_is_linked_here():
+    (kernel,) = of_a_worker.precompile({"p": "*fp32"})
+    kernel.module = None
+    copy = pickle.loads(pickle.dumps(kernel))
+    copy._init_handles()
+    assert copy.asm["so"].startswith(b"\x7fELF") and copy.asm["launcher.so"].startswith(b"\x7fELF")
+    assert "source" not in copy.asm
+
+
+@tilewright.jit
+def of_a_worker(p):
+    tl.store(p, 1.0)
 
 
 @needs_cxx

@@ -5,33 +5,55 @@ python -m tilewright.as_triton -m tests.triton_names.exported_models FOLDER
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 import triton
 import triton.language as tl
+from torch.export.experimental import _export_forward_backward
 from torch.library import triton_op, wrap_triton
 
 import tilewright.torch
 from tilewright import hl
 
-# Runs a package on inputs that are saved, and compares with outputs that are.
+# Runs a package on saved inputs, and compares with saved outputs. A file has the number of inputs and of all tensors,
+# and of each the number of dimensions, the sizes, and the elements.
 HOST = """
+#include <ATen/ATen.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
-#include <torch/script.h>
 #include <cstdio>
+#include <fstream>
+
+static int64_t number(std::istream &from) {
+    int64_t found;
+    from.read(reinterpret_cast<char *>(&found), sizeof found);
+    return found;
+}
+
+static at::Tensor tensor(std::istream &from) {
+    std::vector<int64_t> sizes(number(from));
+    for (auto &size : sizes) size = number(from);
+    auto made = at::empty(sizes, at::kFloat);
+    from.read(static_cast<char *>(made.data_ptr()), made.nbytes());
+    return made;
+}
 
 int main(int count, char **argv) {
     c10::InferenceMode mode;
     torch::inductor::AOTIModelPackageLoader model(argv[1]);
     for (int at = 2; at < count; ++at) {
-        auto saved = torch::jit::load(argv[at]);
-        auto inputs = saved.attr("inputs").toTensorVector();
-        auto found = model.run(inputs)[0];
-        auto wanted = saved.attr("wanted").toTensor();
-        if (!torch::allclose(found, wanted, 1e-5, 1e-6)) return std::printf("%s differs\\n", argv[at]), 1;
+        std::ifstream file(argv[at], std::ios::binary);
+        const auto given = number(file), all = number(file);
+        std::vector<at::Tensor> inputs, wanted;
+        for (int64_t i = 0; i < all; ++i) (i < given ? inputs : wanted).push_back(tensor(file));
+        auto found = model.run(inputs);
+        if (found.size() != wanted.size()) return std::printf("%s: %zu results\\n", argv[at], found.size()), 1;
+        for (size_t i = 0; i < wanted.size(); ++i)
+            if (!at::allclose(found[i], wanted[i], 1e-4, 1e-5)) return std::printf("%s differs\\n", argv[at]), 1;
     }
     std::printf("%d inputs agree\\n", count - 2);
 }
@@ -100,30 +122,47 @@ class Model(torch.nn.Module):
         return softmax(doubled(ordered(scaled(self.linear(x).relu(), s).sin())), 3.0).cos()
 
 
-class Saved(torch.nn.Module):
-    """Inputs and what is to come of them, for a program in C++."""
+class Loss(torch.nn.Module):
+    """A kernel of hl between a parameter and a loss."""
 
-    def __init__(self, inputs: list[torch.Tensor], wanted: torch.Tensor) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.inputs, self.wanted = inputs, wanted
+        self.weight = torch.nn.Parameter(torch.rand(48))
 
-    def forward(self) -> list[torch.Tensor]:
-        return self.inputs
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return ((softmax(x * self.weight, 2.0) - target) ** 2).sum()
 
 
-def save(folder: Path) -> list[str]:
+def write(file: Path, inputs: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> str:
+    """Save inputs and what is to come of them, for the program in C++."""
+    data = struct.pack("qq", len(inputs), len(inputs) + len(wanted))
+    for one in (*inputs, *wanted):
+        data += struct.pack(f"{one.dim() + 1}q", one.dim(), *one.shape) + one.detach().contiguous().numpy().tobytes()
+    file.write_bytes(data)
+    return str(file)
+
+
+def inference(folder: Path) -> list[str]:
     """Export the model with a dynamic number of rows, and save inputs of several sizes; returns the files."""
-    torch.manual_seed(0)
     model = Model().eval()
     inputs = [(torch.randn(rows, 48), torch.randn(rows)) for rows in (100, 2, 37)]
     rows = torch.export.Dim("rows", min=2)
     with torch.no_grad():
         exported = torch.export.export(model, inputs[0], dynamic_shapes={"x": {0: rows}, "s": {0: rows}})
-        files = [torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / "model.pt2"))]
-        for number, given in enumerate(inputs):
-            files.append(str(folder / f"{number}.pt"))
-            torch.jit.script(Saved(list(given), model(*given))).save(files[-1])
-    return files
+        package = torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / "model.pt2"))
+        files = [write(folder / f"{at}.data", given, [model(*given)]) for at, given in enumerate(inputs)]
+    return [package, *files]
+
+
+def training(folder: Path) -> list[str]:
+    """Export a loss with the gradient of its parameter, and save inputs; returns the files."""
+    model, given = Loss(), (torch.randn(100, 48), torch.rand(100, 48))
+    exported = _export_forward_backward(torch.export.export(model, given))
+    with torch.no_grad():
+        package = torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / "step.pt2"))
+    loss = model(*given)
+    (gradient,) = torch.autograd.grad(loss, model.weight)
+    return [package, write(folder / "step.data", given, [loss, gradient])]
 
 
 def build(folder: Path) -> Path:
@@ -140,10 +179,12 @@ def build(folder: Path) -> Path:
 
 def main(folder: Path) -> None:
     """Export, build and run."""
-    program, files = build(folder), save(folder)
+    torch.manual_seed(0)
+    program, models = build(folder), [inference(folder), training(folder)]
     needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     assert "libpython" not in needed and "libtorch_python" not in needed, needed
-    subprocess.run([program, *files], check=True)
+    for files in models:
+        subprocess.run([program, *files], check=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import triton.language as tl
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.virtualized import V
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import tilewright.torch
 from tilewright import hl
@@ -51,6 +52,12 @@ def for_all_sizes(x, factor: float):
     return out
 
 
+def gradient(kernel):
+    """`x * factor` by way of the gradient of a kernel's sum."""
+    derived = make_fx(torch.func.grad(lambda x: kernel(x, 2.0).sum()), tracing_mode="symbolic")(torch.randn(100))
+    return lambda x, factor: derived(x) * x
+
+
 def graph(function, factor=2.0, dtype=torch.float32, dynamic=False, packing=True) -> str:
     """The operators of the graph of a call."""
     found = []
@@ -87,6 +94,8 @@ def main() -> None:
         assert NODE in graph(function, dynamic=True)
     assert NODE not in graph(operator("guessed", guessed))  # PyTorch takes no heuristics
     refused("static_shapes=False", for_one_size, dynamic=True)
+    assert NODE in graph(gradient(for_one_size)) and "tilewright_kernels" not in graph(gradient(for_one_size))
+    refused("gradients are derived for one set of sizes", gradient(for_all_sizes), dynamic=True)
     refused("packages pass 32 bits", plain, factor=0.1, dtype=torch.float64)
     assert NODE in graph(plain, factor=0.1) and NODE in graph(plain, factor=0.5, dtype=torch.float64)
 

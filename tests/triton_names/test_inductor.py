@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -90,3 +91,13 @@ def test_compile_workers_and_a_warm_cache(tmp_path):
 def test_what_packages_of_aot_inductor_hold(tmp_path):
     pytest.importorskip("torch")
     posing(tmp_path, "-m", "tests.triton_names.packing_rules")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("c++") is None, reason="the programs are built by a C++ compiler, and there is none")
+def test_exported_models_run_in_programs_without_python(tmp_path):
+    torch = pytest.importorskip("torch")
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13):
+        pytest.skip("PyTorch packs kernels for a CPU since 2.13")
+    said = posing(tmp_path, "-m", "tests.triton_names.exported_models", str(tmp_path))
+    assert said.splitlines() == ["3 inputs agree", "1 inputs agree"]

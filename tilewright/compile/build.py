@@ -114,14 +114,8 @@ def compile_request(
     names = ("ttir", "nest", *backend.EXTENSIONS)
     first = lambda: request.source.before_passes(request)  # noqa: E731
 
-    def derive(asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str | bytes]]:
-        linked: dict[str, Callable[[], bytes]] = {
-            "so": lambda: shared_objects.kernel_object(kernel),
-            "launcher.so": lambda: shared_objects.launcher_object(kernel),
-        }
-        return {**backend.texts(asm), **(linked if request.target.backend == "cpu" else {}), "source": first}
-
-    kernel.asm = StageTexts(kernel.asm, texts, names[names.index(request.source.ext) :], derive)
+    stages = names[names.index(request.source.ext) :]
+    kernel.asm = StageTexts(kernel.asm, texts, stages, _made_of_binary).belong(kernel, first)
     kernel.src, kernel.specialization = getattr(request.source, "fn", None), request.specialization
     kernel.metadata = describe_kernel(request.asked, request.options, request.target, key, kernel.metadata)
     if knobs.compilation.explain:
@@ -129,6 +123,15 @@ def compile_request(
     kernel.total_seconds = time.perf_counter() - begin
     tell_compiled(request.source, kernel)
     return kernel
+
+
+def _made_of_binary(kernel: CompiledKernel, asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str | bytes]]:
+    """What is made of a kernel's binary when it is asked for, in whatever process: texts, and objects to link."""
+    linked: dict[str, Callable[[], bytes]] = {
+        "so": lambda: shared_objects.kernel_object(kernel),
+        "launcher.so": lambda: shared_objects.launcher_object(kernel),
+    }
+    return {**backend_of(kernel.target).texts(asm), **(linked if kernel.target.backend == "cpu" else {})}
 
 
 def _made(request: Request, key: str) -> CompiledKernel:

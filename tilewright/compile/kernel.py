@@ -15,7 +15,7 @@ from tilewright.base.knobs import knobs
 from tilewright.base.target import Placement, Target
 from tilewright.compile.grid import grid3
 from tilewright.compile.loading import files_of, load_code
-from tilewright.compile.metadata import Metadata
+from tilewright.compile.metadata import Metadata, StageTexts
 from tilewright.compile.run import Unsaved, make_call, make_run, older_run
 from tilewright.compile.slots import plain_values, slot_values
 from tilewright.compile.specialize import CONSTEXPR, Specialization
@@ -231,6 +231,8 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         if not isinstance(self.metadata, Metadata):  # tools pass it on as a named tuple
             self.metadata = Metadata(cast(Any, self.metadata)._asdict())
         if self.module is None:
+            if isinstance(self.asm, StageTexts):
+                self.asm.belong(self)
             load_code(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ class StageTexts(Mapping[str, str | bytes]):
         known: artifacts that are there.
         make: runs the stages up to one, and gives what they made.
         names: extensions of the stages, in order.
-        derive: from these artifacts to functions that make further texts, by extension.
+        derive: from a kernel and its artifacts to functions that make further ones, by extension; pickled by name.
     """
 
     def __init__(
@@ -62,13 +62,24 @@ class StageTexts(Mapping[str, str | bytes]):
         known: Mapping[str, str | bytes],
         make: Callable[[str], Mapping[str, str | bytes]],
         names: Sequence[str],
-        derive: Callable[[Mapping[str, str | bytes]], Mapping[str, Callable[[], str | bytes]]],
+        derive: Callable[[Any, Mapping[str, str | bytes]], Mapping[str, Callable[[], str | bytes]]],
     ) -> None:
-        self._known, self._make, self._names, self._derived = dict(known), make, tuple(names), derive(self)
+        self._known, self._make, self._names, self._derive = dict(known), make, tuple(names), derive
+        self._derived: dict[str, Callable[[], str | bytes]] = {}
+
+    def belong(self, kernel: Any, source: Callable[[], str | bytes] | None = None) -> StageTexts:
+        """These artifacts, as those of a kernel: what can be derived of it is there.
+
+        Args:
+            kernel: the compiled kernel.
+            source: makes what stands before the first stage; None where that is not known.
+        """
+        self._derived = {**self._derive(kernel, self), **({} if source is None else {"source": source})}
+        return self
 
     def __reduce__(self) -> tuple[type[StageTexts], tuple[Any, ...]]:
         """Another process gets what is there, and cannot run the stages again."""
-        return StageTexts, (self._known, dict, tuple(self._known), _derive_nothing)
+        return StageTexts, (self._known, dict, tuple(self._known), self._derive)
 
     def __getitem__(self, name: str) -> str | bytes:
         name = self._here(name)
@@ -97,7 +108,3 @@ class StageTexts(Mapping[str, str | bytes]):
     def _here(self, name: Any) -> Any:
         """The name here of a stage that may be asked for by Triton's."""
         return _OTHER_NAMES.get(name, name) if name not in self._known else name
-
-
-def _derive_nothing(asm: Mapping[str, str | bytes]) -> Mapping[str, Callable[[], str]]:
-    return {}

@@ -10,20 +10,23 @@ the gradients of that. The host code of the kernel runs again in it, and loops d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.compiler import is_exporting
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from tilewright.hl import exc
 from tilewright.hl.grad import again
 from tilewright.hl.runtime.gradient_slot import wants
 from tilewright.torch import hl_operators
 from tilewright.torch.gradients import below_autograd
-from tilewright.torch.hl_operators import OPERATORS, HlOperator, aside, batched, form_of
+from tilewright.torch.hl_operators import OPERATORS, HlOperator, aside, batched, form_of, refuse_dynamic
 from tilewright.torch.operators import LIBRARY, TAGS, begun
 from tilewright.torch.overload import DirectOverload, make_direct
+from tilewright.torch.packing import pack
 from tilewright.torch.signature import NAMESPACE
 
 _below: Any = torch._C._after_autograd_keyset
@@ -262,13 +265,13 @@ def define(own: str) -> bool:
 def _register(own: str, name: str, places: list[int]) -> None:
     """Define what the operator of a backward pass does."""
 
-    def call(*values: Any) -> Any:
+    def call(*values: Any, traced: bool = False) -> Any:
         operator = OPERATORS[name]
         count = len(operator.leaves)
         given = [v.detach() if isinstance(v, torch.Tensor) else v for v in values[:count]]
         leaves = [given[at].requires_grad_() for at in places]
         made, ups = values[count : count + operator.count], values[count + operator.count :]
-        found = again.gradients(operator.kernel, operator.arguments(*given), made, leaves, ups)
+        found = again.gradients(operator.kernel, operator.arguments(*given), made, leaves, ups, traced=traced)
         return _tuple([_fresh(leaf, grad) for leaf, grad in zip(leaves, found, strict=True)])
 
     def fake(*values: Any) -> Any:
@@ -286,6 +289,24 @@ def _register(own: str, name: str, places: list[int]) -> None:
     torch.library.register_fake(f"{NAMESPACE}::{own}", fake, lib=LIBRARY)
     batch = lambda info, in_dims, *values: batched(_overload(own), len(places), info, in_dims, values)  # noqa: E731
     torch.library.register_vmap(f"{NAMESPACE}::{own}", batch, lib=LIBRARY)
+    pack(f"{NAMESPACE}::{own}", LIBRARY, lambda *values: _packed(OPERATORS[name], partial(call, traced=True), values))
+
+
+def _packed(operator: HlOperator, call: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+    """What a package holds of a backward pass: what runs for these sizes, operators of derived kernels among it."""
+    names = [*operator.names, *("results" for _ in values[len(operator.names) :])]
+    refuse_dynamic(
+        f"the gradient of `{operator.kernel.name}`",
+        zip(names, values, strict=True),
+        "gradients are derived for one set of sizes: export with that size fixed",
+    )
+    forms = [form_of(value) for value in values]
+
+    def traced() -> Callable[..., Any]:
+        with FakeTensorMode():
+            return make_fx(call)(*(form() for form in forms))
+
+    return aside(traced)(*values)
 
 
 def _fresh(leaf: Any, grad: Any) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -272,7 +272,12 @@ def batched(call: Callable[..., Any], count: int, info: Any, in_dims: Sequence[A
 
 def _packed(operator: HlOperator, values: tuple[Any, ...]) -> Any:
     """What a package holds: the host code of the configuration that is known, for one size or for all."""
-    _check_sizes(operator, values)
+    if operator.kernel.settings.static_shapes:
+        refuse_dynamic(
+            f"kernel `{operator.kernel.name}`",
+            zip(operator.names, values, strict=True),
+            "write @hl.kernel(static_shapes=False), or export with that size fixed",
+        )
     forms = [form_of(value) for value in values]
 
     def compiled() -> Callable[..., Any]:
@@ -284,20 +289,22 @@ def _packed(operator: HlOperator, values: tuple[Any, ...]) -> Any:
     return _made(operator, aside(compiled)(*operator.arguments(*values)), values)
 
 
-def _check_sizes(operator: HlOperator, values: tuple[Any, ...]) -> None:
+def refuse_dynamic(subject: str, named: Iterable[tuple[str, Any]], hint: str) -> None:
     """Refuse symbolic sizes for code that is made for one size.
+
+    Args:
+        subject: whose code it is.
+        named: names of tensors and numbers with their values.
+        hint: what to write instead.
 
     Raises:
         ArgumentError: there is one.
     """
-    if not operator.kernel.settings.static_shapes:
-        return
-    for name, value in zip(operator.names, values, strict=True):
+    for name, value in named:
         numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
         if any(isinstance(number, torch.SymInt) and not number.node.is_constant() for number in numbers):
             raise ArgumentError(
-                f"kernel `{operator.kernel.name}` is packed with `{name}` of a dynamic size; its code is for one size",
-                hint="write @hl.kernel(static_shapes=False), or export with that size fixed",
+                f"{subject} is packed with `{name}` of a dynamic size; its code is for one size", hint=hint
             )
 
 

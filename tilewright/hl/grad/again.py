@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from tilewright.hl.config import Config
 from tilewright.hl.grad import calls
 from tilewright.hl.grad.calls import Differentiated
 from tilewright.hl.grad.runs import Place, Run, running
@@ -32,11 +33,22 @@ def check(kernel: Kernel, args: tuple[Any, ...], mode: AbstractContextManager[An
     """
     found = calls.differentiated(kernel, args)
     with running(Run(launching=False)), torch.enable_grad(), mode:
-        found.run(found.bound.config or found.bound.known_config() or found.bound.default_config(), args)
+        found.run(_untuned(found), args)
+
+
+def _untuned(found: Differentiated) -> Config:
+    """The configuration of a call that is not made: nothing is timed."""
+    return found.bound.config or found.bound.known_config() or found.bound.default_config()
 
 
 def gradients(
-    kernel: Kernel, args: tuple[Any, ...], results: Sequence[Any], wanted: Sequence[Any], ups: Sequence[Any]
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    results: Sequence[Any],
+    wanted: Sequence[Any],
+    ups: Sequence[Any],
+    *,
+    traced: bool = False,
 ) -> list[Any]:
     """The gradients of a call.
 
@@ -46,21 +58,26 @@ def gradients(
         results: tensors that the call has made, in the order of `made_of`.
         wanted: leaves among `args`, which require gradients.
         ups: the gradients of `results`; anything for those of integers.
+        traced: whether somebody writes down what happens, and the tensors have no data.
 
     Returns:
         One for each of `wanted`; None where none flows.
     """
     with torch.enable_grad():
         found = calls.differentiated(kernel, args)
-        found.bound.ensure_config_exists(args)
-        key = found.bound.config, tuple(leaf.requires_grad for leaf in wanted)
+        if not traced:
+            found.bound.ensure_config_exists(args)
+        config = _untuned(found)
+        key = config, tuple(leaf.requires_grad for leaf in wanted)
         places = found.places.get(key)
         if places is not None:
             with running(Run(launching=False, given={place: results[at] for place, at in places.items()})):
-                made = made_of(found(args), args)
+                made = made_of(found.run(config, args), args)
+        elif traced:
+            made, found.places[key] = _watched(found, config, args)
         else:
             with ThreadPoolExecutor(1) as aside:  # transforms of torch.func forbid hooks in their thread
-                made, found.places[key] = aside.submit(_watched, found, args).result()
+                made, found.places[key] = aside.submit(_watched, found, config, args).result()
         pairs = [(out, up) for out, up in zip(made, ups, strict=True) if out.requires_grad]
         if not pairs:
             return [None] * len(wanted)
@@ -68,7 +85,7 @@ def gradients(
         return list(torch.autograd.grad(outs, wanted, grads, allow_unused=True))
 
 
-def _watched(found: Differentiated, args: tuple[Any, ...]) -> tuple[list[Any], dict[Place, int] | None]:
+def _watched(found: Differentiated, config: Config, args: tuple[Any, ...]) -> tuple[list[Any], dict[Place, int] | None]:
     """Run everything; what was made, and which results the loops save: None where loops have to run again."""
     known = set(map(_memory, _tensors(args)))
     run, strange = Run(), False
@@ -79,7 +96,7 @@ def _watched(found: Differentiated, args: tuple[Any, ...]) -> tuple[list[Any], d
         return tensor
 
     with running(run), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        made = made_of(found(args), args)
+        made = made_of(found.run(config, args), args)
     places: dict[Place, int] = {}
     for place, (tensor, version) in run.saved.items():
         same = [at for at, one in enumerate(made) if _form(one) == _form(tensor) and one._version == version]
