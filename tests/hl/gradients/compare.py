@@ -27,7 +27,7 @@ def gradients(function: Callable[..., Any], args: tuple[Any, ...], seed: int = 0
     given = leaves(args)
     out = function(*given)
     outs = [one for one in (out if isinstance(out, tuple | list) else [out]) if one.is_floating_point()]
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator("cpu").manual_seed(1000 + seed)  # other numbers than the arguments are
     ups = [torch.randn(one.shape, generator=generator, dtype=torch.float64, device="cpu").to(one) for one in outs]
     wanted = [arg for arg in given if wants(arg)]
     found = torch.autograd.grad(outs, wanted, ups, allow_unused=True)

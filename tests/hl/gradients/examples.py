@@ -46,7 +46,7 @@ class Draw:
     """
 
     def __init__(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> None:
-        self.dtype, self.generator = dtype, torch.Generator().manual_seed(seed)
+        self.dtype, self.generator = dtype, torch.Generator("cpu").manual_seed(seed)
 
     def __call__(self, *shape: int) -> torch.Tensor:
         """Normal numbers."""
