@@ -17,7 +17,7 @@ INSTALL = $(BIN)/python -m pip install --disable-pip-version-check --quiet --con
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.14 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
-.PHONY: help tour test lint format bench docs fuzz fuzz-hl stress site test-without-torch test-aarch64 test-python python release-check test-pyright test-interop test-helion test-inductor test-libraries test-report nightly test-gpu sanitize-gpu bench-gpu clean
+.PHONY: help tour test lint format bench docs fuzz fuzz-hl fuzz-gradients stress site test-without-torch test-aarch64 test-python python release-check test-pyright test-interop test-helion test-inductor test-libraries test-report nightly test-gpu sanitize-gpu bench-gpu clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ fuzz: $(VENV)/.test ## run CASES random kernels on reference, CPU and interprete
 
 fuzz-hl: $(VENV)/.test ## run CASES random hl kernels under three configurations each against the tiled reference
 	@$(BIN)/python -m tests.hl.fuzz --cases $(CASES) $(FUZZ)
+
+fuzz-gradients: $(VENV)/.test ## gradients of CASES random hl kernels against autograd through the tiled reference, and of the examples at length
+	@TILEWRIGHT_INTERPRET=1 $(BIN)/python -m tests.hl.gradients.fuzz --count $(CASES) --first $(or $(SEED),0)
+	@$(BIN)/python -m tests.hl.gradients.at_length
 
 stress: $(VENV)/.test ## hammer the caches at length: threads, processes that are killed, damaged files and object files
 	@TILEWRIGHT_STRESS=1 $(BIN)/python -m pytest -q tests/stress tests/backends/llvm/test_objectfile.py

@@ -1,25 +1,30 @@
 """Backward passes that hl derives, against kernels written by hand and eager autograd.
 
-`python -m benchmarks.hl_gradients [--threads 1] [--out FILE]`.
-Calls are made in turns; times are medians in milliseconds. The kernels are those of `examples/hl`.
+`python -m benchmarks.hl_gradients [--threads 1] [--device cuda] [--out FILE] [NAME ..]`.
+Calls are made in turns; times are medians in milliseconds, ratios medians of the ratios of neighbours. The kernels are
+those of `examples/hl`, those by hand the ones of `hand_written_gradients` beside this file.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from benchmarks import hand_written_gradients as by_hand
 from tilewright import hl
+from tilewright.hl.grad import again
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "hl"))
 import attention
@@ -31,17 +36,8 @@ import norms
 import softmax
 
 Call = Callable[[], Any]
-M, N = 2048, 1024
-
-
-@hl.kernel
-def softmax_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """By hand, all computed again."""
-    made = torch.empty_like(x)
-    for rows in hl.tile(x.size(0)):
-        y, g = torch.softmax(x[rows, :], -1), grad[rows, :]
-        made[rows, :] = y * (g - (g * y).sum(-1, keepdim=True))
-    return made
+Contest = dict[str, Call]
+OVERHEAD = "calls, microseconds"
 
 
 def backward(function: Callable[..., Any], *args: Any) -> Call:
@@ -49,101 +45,203 @@ def backward(function: Callable[..., Any], *args: Any) -> Call:
     given = [a.detach().requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args]
     out = function(*given)
     wanted = [a for a in given if isinstance(a, torch.Tensor) and a.requires_grad]
-    up = torch.randn(out.shape)
+    up = torch.randn(out.shape).to(out)
     return lambda: torch.autograd.grad(out, wanted, up, retain_graph=True)
 
 
-def contests() -> dict[str, dict[str, Call]]:
-    """By name: the derived backward, the one by hand where there is one, and eager autograd."""
-    x, up, w, b = torch.randn(M, N), torch.randn(M, N), torch.rand(N), torch.randn(N)
-    flat, labels = x.view(-1), torch.randint(N, (M,))
-    square = torch.randn(512, 512), torch.randn(512, 512)
-    heads = [torch.randn(1, 4, 512, 64) for _ in range(3)]
-    found: dict[str, dict[str, Call]] = {
-        "softmax": {
+def contests(device: str) -> dict[str, Callable[[], Contest]]:
+    """By name: what makes the derived backward, the one by hand where there is one, and that of eager autograd."""
+    torch.set_default_device(device)
+    m, n = (8192, 4096) if device == "cuda" else (2048, 1024)
+    x, other, up, w, b = torch.randn(m, n), torch.randn(m, n), torch.randn(m, n), torch.rand(n), torch.randn(n)
+    return {
+        "softmax": lambda: {
             "derived": backward(softmax.softmax, x),
-            "by hand": lambda: softmax_backward(up, x),
+            "by hand": lambda: by_hand.softmax(up, x),
             "eager": backward(lambda x: x.softmax(-1), x),
         },
-        "layer norm": {
+        "layer norm": lambda: {
             "derived": backward(norms.layer_norm, x, w, b, 1e-5),
             "by hand": lambda: norms.layer_norm_backward(up, x, w, 1e-5),
-            "eager": backward(lambda x, w, b: F.layer_norm(x, [N], w, b), x, w, b),
+            "eager": backward(lambda x, w, b: F.layer_norm(x, [n], w, b), x, w, b),
         },
-        "rms norm": {
+        "rms norm": lambda: {
             "derived": backward(norms.rms_norm, x, w, 1e-5),
             "by hand": lambda: norms.rms_norm_backward(up, x, w, 1e-5),
-            "eager": backward(lambda x, w: F.rms_norm(x, [N], w, 1e-5), x, w),
+            "eager": backward(lambda x, w: F.rms_norm(x, [n], w, 1e-5), x, w),
         },
-        "dropout": {
-            "derived": backward(dropout.dropout, flat, 0.3, 17),
+        "dropout": lambda: {
+            "derived": backward(dropout.dropout, x.view(-1), 0.3, 17),
             "by hand": lambda: dropout.dropout_backward(up.view(-1), 0.3, 17),
+            "eager": backward(lambda x: F.dropout(x, 0.3), x.view(-1)),
         },
-        "geglu": {
-            "derived": backward(elementwise.geglu, x, up),
-            "eager": backward(lambda x, y: F.gelu(x, approximate="tanh") * y, x, up),
+        "geglu": lambda: {
+            "derived": backward(elementwise.geglu, x, other),
+            "by hand": lambda: by_hand.geglu(up, x, other),
+            "eager": backward(lambda x, y: F.gelu(x, approximate="tanh") * y, x, other),
         },
-        "cross entropy": {
-            "derived": backward(gather.cross_entropy, x, labels),
-            "eager": backward(F.cross_entropy, x, labels),
-        },
-        "product with relu": {
-            "derived": backward(matmul.matmul, *square, torch.relu),
-            "eager": backward(lambda x, y: torch.relu(x @ y), *square),
-        },
+        "cross entropy": lambda: _cross_entropy(x, torch.randint(n, (m,))),
+        "rope": lambda: _rope(m, device),
+        **_products(device),
     }
-    for causal in (False, True):
-        found["causal attention" if causal else "attention"] = {
-            "derived": backward(attention.attention, *heads, causal),
-            "eager": backward(lambda *a, c=causal: F.scaled_dot_product_attention(*a, is_causal=c), *heads),
+
+
+def _cross_entropy(x: Any, labels: Any) -> Contest:
+    grad = torch.ones([])
+    return {
+        "derived": backward(gather.cross_entropy, x, labels),
+        "by hand": lambda: by_hand.cross_entropy(grad, x, labels),
+        "eager": backward(F.cross_entropy, x, labels),
+    }
+
+
+def _rope(m: int, device: str) -> Contest:
+    x, angles = torch.randn(32 if device == "cuda" else 8, m // 4, 256), torch.randn(m // 4, 128)
+    cos, sin, up = angles.cos(), angles.sin(), torch.randn(x.shape)
+
+    def only_x(function: Callable[..., Any]) -> Call:  # the angles are constants of a model
+        return backward(lambda x: function(x, cos, sin), x)
+
+    return {
+        "derived": only_x(gather.rope),
+        "by hand": lambda: by_hand.rope(up, cos, sin),
+        "eager": only_x(gather.rope_reference),
+    }
+
+
+def _products(device: str) -> dict[str, Callable[[], Contest]]:
+    """Products and attention: in bfloat16 on a GPU."""
+    side, dtype = (4096, torch.bfloat16) if device == "cuda" else (512, torch.float32)
+    square = [torch.randn(side, side).to(dtype) for _ in range(2)]
+    heads = [torch.randn(*((4, 16, 2048, 64) if device == "cuda" else (1, 4, 512, 64))).to(dtype) for _ in range(3)]
+
+    def product() -> Contest:
+        x, y = square
+        out, up = matmul.matmul(x, y, torch.relu), torch.randn(side, side).to(dtype)
+        return {
+            "derived": backward(matmul.matmul, x, y, torch.relu),
+            "by hand": lambda: by_hand.product_with_relu(up, out, x, y),
+            "eager": backward(lambda x, y: torch.relu(x @ y), x, y),
         }
-    return found
+
+    def attend(causal: bool) -> Contest:
+        return {
+            "derived": backward(attention.attention, *heads, causal),
+            "eager": backward(lambda *a: F.scaled_dot_product_attention(*a, is_causal=causal), *heads),
+        }
+
+    return {
+        "product with relu": product,
+        "attention": lambda: attend(False),
+        "causal attention": lambda: attend(True),
+    }
 
 
-def overhead() -> dict[str, float]:
-    """Microseconds of a small forward call: without the check, with it, and with gradients on."""
-    x, y = torch.randn(64), torch.randn(64)
+def overhead() -> dict[str, list[float]]:
+    """Seconds of a small forward call: without the check, with it, with gradients on, and by a Function by hand."""
+    x, y = torch.randn(64, device="cpu"), torch.randn(64, device="cpu")
     bare, kernel = hl.kernel(elementwise.add.fn, backward=None), elementwise.add
     watched = x.clone().requires_grad_()
-    calls: dict[str, Call] = {
+    calls: Contest = {
         "without the check": lambda: bare(x, y),
         "with the check": lambda: kernel(x, y),
         "with gradients on": lambda: kernel(watched, y),
+        "a Function by hand": lambda: by_hand.Add.apply(bare, watched, y),
     }
-    return {name: found * 1e3 for name, found in in_turns(calls, 2.0).items()}
+    return in_turns(calls, 2.0, "cpu")
 
 
-def in_turns(calls: dict[str, Call], seconds: float) -> dict[str, float]:
-    """Median milliseconds of calls made in turns."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
+def deriving() -> dict[str, float]:
+    """Milliseconds to bind kernels, and to derive and bind their backward passes; a fresh kernel each time."""
+    x, w = torch.randn(64, 128, device="cpu"), torch.rand(128, device="cpu")
+    heads = [torch.randn(1, 2, 64, 32, device="cpu") for _ in range(3)]
+    found = {}
+    for name, kernel, args in (
+        ("softmax", softmax.softmax, (x,)),
+        ("rms norm", norms.rms_norm, (x, w, 1e-5)),
+        ("attention", attention.attention, (*heads, True)),
+    ):
+        times: dict[str, list[float]] = {"bind": [], "derive and bind": []}
+        watched = tuple(a.clone().requires_grad_() if isinstance(a, torch.Tensor) else a for a in args)
+        for _ in range(7):
+            made = hl.kernel(kernel.fn)
+            start = time.perf_counter()
+            made.bind(args)
+            times["bind"].append(time.perf_counter() - start)
+            start = time.perf_counter()
+            again.check(made, watched, nullcontext())
+            times["derive and bind"].append(time.perf_counter() - start)
+        found |= {f"{name}: {who}": statistics.median(several) * 1e3 for who, several in times.items()}
+    return found
+
+
+def in_turns(calls: Contest, seconds: float, device: str) -> dict[str, list[float]]:
+    """Seconds of each of calls that are made in turns."""
     for call in (*calls.values(), *calls.values()):
         call()
+    times: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
-        for name, call in calls.items():
+        for name, took in _round(calls, device):
+            times[name].append(took)
+    return times
+
+
+def _round(calls: Contest, device: str) -> Iterator[tuple[str, float]]:
+    for name, call in calls.items():
+        if device == "cuda":
+            first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            torch.cuda._sleep(2_000_000)  # the calls are queued behind it
+            first.record()
+            for _ in range(5):
+                call()
+            last.record()
+            torch.cuda.synchronize()
+            yield name, first.elapsed_time(last) / 5e3
+        else:
             start = time.perf_counter()
             call()
-            times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(found) * 1e3 for name, found in times.items()}
+            yield name, time.perf_counter() - start
+
+
+def summary(times: dict[str, list[float]]) -> dict[str, float]:
+    """Medians in milliseconds, and how many times as long as the derived one the others take."""
+    made = {name: statistics.median(found) * 1e3 for name, found in times.items()}
+    ours = times.get("derived")
+    for name, found in times.items() if ours is not None else ():
+        if name != "derived" and ours is not None:
+            made[f"{name} / derived"] = statistics.median(b / a for a, b in zip(ours, found, strict=True))
+    return made
 
 
 def main() -> None:
     """Time everything."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="contests; all for none")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each contest")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path, help="write the results as JSON")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)
-    results = {"calls, microseconds": overhead()}
-    for name, calls in contests().items():
-        results[name] = in_turns(calls, given.seconds)
-    for name, times in results.items():
-        print(f"{name:20}", "  ".join(f"{who} {ms:.3f}" for who, ms in times.items()))
+    results: dict[str, dict[str, float]] = {}
+    for name, make in contests(given.device).items():
+        if not given.names or name in given.names:
+            results[name] = summary(in_turns(make(), given.seconds, given.device))
+            print(f"{name:20}", "  ".join(f"{who} {ms:.3f}" for who, ms in results[name].items()), flush=True)
+    if not given.names and given.device == "cpu":
+        results["deriving, milliseconds"] = deriving()
+        results[OVERHEAD] = {who: statistics.median(found) * 1e6 for who, found in overhead().items()}
+        for name in ("deriving, milliseconds", OVERHEAD):
+            print(f"{name:20}", "  ".join(f"{who} {took:.2f}" for who, took in results[name].items()))
+    ratios = [found["eager / derived"] for found in results.values() if "eager / derived" in found]
+    mean = math.exp(statistics.mean(map(math.log, ratios))) if ratios else 0.0
+    print(f"eager autograd / derived, geometric mean of {len(ratios)}: {mean:.2f}")
     if given.out:
-        machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
-        given.out.write_text(json.dumps({**machine, "threads": given.threads, "ms": results}, indent=1) + "\n")
+        name = torch.cuda.get_device_name() if given.device == "cuda" else platform.processor() or platform.machine()
+        head = {"machine": name, "torch": torch.__version__, "threads": given.threads}
+        given.out.write_text(json.dumps({**head, "geometric mean": mean, "ms": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

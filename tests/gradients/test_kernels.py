@@ -46,7 +46,9 @@ def check(
             inputs[name] = torch.as_tensor(inputs[name], dtype=torch.float64).requires_grad_()
         result = want(*inputs.values())
         torch.testing.assert_close(named[out].double(), result.detach(), rtol=tolerance, atol=tolerance)
-        seed = torch.randn(result.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        seed = torch.randn(
+            result.shape, generator=torch.Generator("cpu").manual_seed(1), dtype=torch.float64, device="cpu"
+        ).to(result.device)
         expected = torch.autograd.grad(result, [inputs[n] for n in wrt], seed)
     shadows = {
         f"d_{n}": torch.zeros_like(named[n], dtype=torch.float32)
@@ -64,7 +66,9 @@ def check(
 
 
 def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    """Random numbers on the default device."""
+    made = torch.randn(shape, generator=torch.Generator("cpu").manual_seed(seed), device="cpu")
+    return made.to(torch.get_default_device(), dtype)
 
 
 def test_add() -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from typing import Any
 
@@ -64,8 +65,8 @@ def _gradients(run: Any, args: tuple[Any, ...], forms: tuple[Any, ...], seed: in
     return [torch.zeros_like(arg) if one is None else one for arg, one in zip(wanted, found, strict=True)]
 
 
-def main() -> None:
-    """Check many."""
+def main() -> int:
+    """Check many; 1 where a gradient is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
@@ -78,7 +79,8 @@ def main() -> None:
             found["wrong"] += 1
             print(error, flush=True)
     print(dict(found))
+    return 1 if found["wrong"] else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

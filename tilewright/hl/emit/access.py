@@ -18,12 +18,15 @@ def emit_load(kernel: Kernel, node: Node) -> None:
     tensor, entries = node.args
     out = node.out
     pointer, covered = _pointer(kernel, tensor, entries, out.dims, node.kwargs.get("base"))
-    text = pointer
+    narrow = len(covered) < sum(not dim.is_one for dim in out.dims) or (not covered and bool(out.dims))
     masks = _masks(kernel, node, out.dims, covered)
+    if narrow and "mask" in node.kwargs:  # which may vary along any dimension
+        pointer, narrow = f"tl.broadcast_to({pointer}, {kernel.shape(out.dims)})", False
+    text = pointer
     if masks:
         text += f", mask={' & '.join(masks)}, other={literal(node.kwargs.get('other', 0))}"
     text = f"tl.load({text}{hints(kernel, node)})"
-    if len(covered) < sum(not dim.is_one for dim in out.dims) or (not covered and out.dims):
+    if narrow:
         text = f"tl.broadcast_to({text}, {kernel.shape(out.dims)})"
     kernel.assign(out, text)
 
@@ -93,28 +96,17 @@ def _pointer(
         parts = [placed(address, 0, len(base.dims), len(dims))]
         covered.update(range(len(base.dims)))
     for entry, stride in zip(entries, tensor.stride, strict=True):
-        if is_one(entry, reading):
+        if reading and entry.reads_one:
             continue
         index = index_text(kernel, entry, dims)
         if index == "0":
             continue
-        if entry.at is not None:
-            own = len(entry.what.dims) if entry.kind == "tensor" else 1
-            covered.update(range(entry.at, entry.at + own))
+        covered.update(entry.varies)
         if tensor.wide and not index.isdigit():
             index = f"tl.cast({index}, tl.int64)"
         step = kernel.symbol(stride)
         parts.append(index if step == "1" else f"{index} * {step}")
     return " + ".join(parts), {at for at in covered if not dims[at].is_one}
-
-
-def is_one(entry: Subscript, reading: bool) -> bool:
-    """Whether a dimension of one element is read: whatever the index, that element is meant.
-
-    It is written by the first index alone, and a moved tile reads what is at its indices: nothing where that is beyond.
-    """
-    moved = entry.kind == "tile" and not (type(entry.offset) is int and entry.offset == 0)
-    return reading and entry.kind != "slice" and not moved and type(entry.extent) is int and entry.extent == 1
 
 
 def index_text(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...]) -> str:
@@ -208,7 +200,7 @@ def _mask_of(kernel: Kernel, dims: tuple[Dim, ...], at: int, atom: Atom) -> str:
 def _bounds(kernel: Kernel, entry: Subscript, dims: tuple[Dim, ...], reading: bool) -> list[str]:
     """Conditions for indices that are not proved to be inside the tensor."""
     low, high = entry.inside
-    if (low and high) or is_one(entry, reading):
+    if (low and high) or (reading and entry.reads_one):
         return []
     index = index_text(kernel, entry, dims)
     conditions = [] if low else [f"({index} >= 0)"]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.hl.dims import Dim
-from tilewright.hl.emit.access import is_one
 from tilewright.hl.emit.kernel import Kernel
 from tilewright.hl.graph.nodes import HostTensor, Node, Subscript, Value
 from tilewright.hl.symbols import Sym, same
@@ -37,7 +36,7 @@ def block_of(kernel: Kernel, node: Node, dims: tuple[Dim, ...]) -> Block | None:
     entries = node.args[1]
     if "mask" in node.kwargs or "base" in node.kwargs or not entries:
         return None
-    varied = [entry for entry in entries if entry.at is not None and not is_one(entry, node.op == "load")]
+    varied = [entry for entry in entries if entry.at is not None and not (node.op == "load" and entry.reads_one)]
     places = [entry.at for entry in varied]
     if not varied or places != [at for at in range(len(dims)) if at in places]:
         return None
@@ -53,7 +52,7 @@ def block_of(kernel: Kernel, node: Node, dims: tuple[Dim, ...]) -> Block | None:
 def _add(kernel: Kernel, block: Block, at: int, entry: Subscript, dims: tuple[Dim, ...], node: Node) -> bool:
     """Add a dimension to a rectangle; False where the access is none."""
     tensor = node.args[0]
-    one = is_one(entry, node.op == "load")
+    one = node.op == "load" and entry.reads_one
     if entry.at is None or one:
         index = 0 if one else entry.what
         if isinstance(index, Value):

@@ -312,7 +312,7 @@ class Pass:
             for _, grad in seeds:
                 sample, value = replay.parameter(_wide(replay.lifted(grad)))
                 fresh.params.append(value)
-                fresh.results.append(replay.lifted(sample + grad.to(sample.dtype)))
+                fresh.results.append(replay.lifted(sample + replay.unrounded(grad).to(sample.dtype)))
                 totals.append(sample)
         inits = [*starts, *(torch.zeros(raw_shape(total), dtype=total.dtype) for total in totals)]
         made.args = ([replay.lifted(sample) for sample in inits],)

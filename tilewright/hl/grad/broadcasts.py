@@ -32,9 +32,10 @@ def _narrow(region: Region, axes: dict[int, Axis]) -> None:
     for node in region.nodes:
         for inner in node.regions:
             _narrow(inner, axes)
-        if node.op == "load":
+        has_gradient = node.op == "load" and node.out.dtype.is_floating_point
+        if has_gradient:
             node.args = (node.args[0], [_first(entry, axes) for entry in node.args[1]], *node.args[2:])
-        wide = [entry for entry in node.args[1] if _is_wide(entry, axes)] if node.op == "load" else []
+        wide = [entry for entry in node.args[1] if _is_wide(entry, axes)] if has_gradient else []
         made += _apart(node, wide) if wide else [node]
     region.nodes = made
 

@@ -68,7 +68,7 @@ def _check_passes(node: Node, loops: list[Axis]) -> None:
 def _check_overlap(name: str, several: list[tuple[Node, list[Axis], tuple[int, ...]]]) -> None:
     for at, (node, _, arms) in enumerate(several):
         for other, _, others in several[:at]:
-            if {node.op, other.op} == {"atomic_add"} or _exclusive(arms, others) or _disjoint(node, other):
+            if {node.op, other.op} == {"atomic_add"} or _exclusive(arms, others) or disjoint(node, other):
                 continue
             raise _error(
                 node, f"{name} is stored twice in one loop, and the last store counts", "store each element once"
@@ -80,19 +80,20 @@ def _exclusive(ours: tuple[int, ...], theirs: tuple[int, ...]) -> bool:
     return any(one // 2 == other // 2 and one != other for one in ours for other in theirs)
 
 
-def _disjoint(one: Node, other: Node) -> bool:
+def disjoint(one: Node, other: Node) -> bool:
     """Whether two accesses to a tensor touch other elements: other constant slices or indices along a dimension."""
     for left, right in zip(one.args[1], other.args[1], strict=True):
-        spans = [_span(node, entry) for node, entry in ((one, left), (other, right))]
+        spans = [span(node, entry) for node, entry in ((one, left), (other, right))]
         if None not in spans and not set(spans[0] or ()) & set(spans[1] or ()):
             return True
     return False
 
 
-def _span(node: Node, entry: Subscript) -> range | None:
+def span(node: Node, entry: Subscript) -> range | None:
+    """The indices along a dimension that an access touches whatever the tile is; None where that is not known."""
     if entry.kind == "scalar" and type(entry.what) is int:
         return range(entry.what, entry.what + 1)
-    dims = node.kwargs["dims"] if node.op == "store" else node.out.dims
+    dims = () if entry.at is None else node.kwargs.get("dims") or node.out.dims
     length = dims[entry.at].size() if entry.kind == "slice" and entry.at is not None else None
     if type(entry.what) is int and type(length) is int:
         return range(entry.what, entry.what + length * entry.step, entry.step)

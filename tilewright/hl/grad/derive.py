@@ -15,6 +15,7 @@ from tilewright.hl.grad.adjoint import Adjoint
 from tilewright.hl.grad.broadcasts import narrow
 from tilewright.hl.grad.exchange import Exchange, Exchanged, Keeping, exchanges
 from tilewright.hl.grad.history import Histories, kept, reads
+from tilewright.hl.grad.kept_types import store_as_read
 from tilewright.hl.grad.maxima import running_maxima
 from tilewright.hl.grad.program import Program
 from tilewright.hl.grad.simplify import histories, simplify
@@ -174,7 +175,8 @@ def _exchanged(
     body.nodes = [n for n in body.nodes if n.op != "store" or n.args[0].name in used]
     _clean(made)
     made.nodes += [node for other in others for node in other.nodes]
-    return last, made
+    number = store_as_read(made, last.next_number())
+    return Adjoint(traced, wanted, histories, number), made
 
 
 def _settled(

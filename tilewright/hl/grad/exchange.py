@@ -237,7 +237,8 @@ class Exchanged(Adjoint):
         carried = [known[one.inner.outs[at].id] for at in adjoints]
         found = [(leaf, grad) for leaf, grad in made.leaves(carried) if leaf.node.args[0].name in one.tensors]
         with torch.no_grad():
-            return [(leaf, self._inside(one, leaf.node, grad)) for leaf, grad in found if grad is not None]
+            wide = [(leaf, self.replay.unrounded(grad)) for leaf, grad in found if grad is not None]
+            return [(leaf, self._inside(one, leaf.node, grad)) for leaf, grad in wide]
 
     def _inside(self, one: Exchange, load: Node, grad: Any) -> Any:
         """What lanes add that the inner loop of a program reaches."""
@@ -249,7 +250,7 @@ class Exchanged(Adjoint):
                 continue
             if index is None:
                 with self.trace.silence():
-                    lanes = torch.arange(one.own.prime, dtype=torch.int32)
+                    lanes = torch.arange(one.own.prime, dtype=torch.int32, device="cpu")
                 index = self.trace.record("tile_index", (one.own.id,), lanes)
                 rank = len(load.out.dims)
                 index = index.view([one.own.prime if at == entry.at else 1 for at in range(rank)])

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from tilewright.hl.dims import Axis
+from tilewright.hl.grad import checks
 from tilewright.hl.grad.program import Program
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, walk
 from tilewright.hl.symbols import Sym
@@ -126,6 +127,29 @@ def covers(one: Contribution) -> bool:
     return True
 
 
+def cover_together(several: list[Contribution]) -> bool:
+    """Whether contributions that touch other elements, as to the halves of a row, reach every one of the tensor."""
+    for at, entry in enumerate(several[0].entries):
+        spans = [checks.span(one.node, one.entries[at]) for one in several]
+        if type(entry.extent) is int and None not in spans:
+            indices = {index for found in spans for index in found or ()}
+            rest = [replace(one, node=_without(one.node, at)) for one in several]
+            if len(indices) == entry.extent and all(map(covers, rest)):
+                return True
+    return False
+
+
+def _without(node: Node, at: int) -> Node:
+    """A contribution without a subscript."""
+    tensor, entries, *others = node.args
+    return replace(node, args=(tensor, [*entries[:at], *entries[at + 1 :]], *others))
+
+
+def _are_apart(several: list[Contribution]) -> bool:
+    """Whether no two contributions touch one element."""
+    return all(checks.disjoint(one.node, other.node) for at, one in enumerate(several) for other in several[:at])
+
+
 def decide(several: list[Contribution]) -> Owner:
     """Who adds up what several loads of one tensor contribute."""
     name, line, grid = several[0].tensor.name, several[0].node.line, several[0].grid
@@ -145,7 +169,7 @@ def decide(several: list[Contribution]) -> Owner:
     if missing:
         return Owner(name, "atomic", "its loads have different owners", line)
     inner = all(all(place(axis, one.entries) is not None for axis in one.loops) for one in several)
-    if len(several) == 1 and inner:
+    if inner and _are_apart(several):
         return Owner(name, "store", "each element is loaded by one program, once", line)
     return Owner(name, "add", "one program loads each element, more than once", line)
 
@@ -209,7 +233,10 @@ def settle(
         result = f"{name}.sum({list(range(len(parts))) if len(parts) > 1 else 0})"
     else:
         dims = ", ".join(map(str, shape))
-    plain = all(covers(one) for one in several) and len(several) == 1 and _once(several[0], parts)
+    if owner.form == "store":
+        plain = covers(several[0]) if len(several) == 1 else cover_together(several)
+    else:
+        plain = len(several) == 1 and covers(several[0]) and _once(several[0], parts)
     kind = "empty" if plain and owner.form in ("store", "partial") else "zeros"
     held = dtype if owner.form == "store" else wide
     program.made.append(f"{name} = torch.{kind}([{dims}], dtype={held}, device={{device}})")

@@ -8,6 +8,7 @@ it again: the result of a product instead of the product, but not the sum of two
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -27,18 +28,22 @@ class Stored:
         tensor: where it is stored.
         entries: its subscripts, of which none is data.
         dims: of the tile.
+        signs: whether it is stored with fewer bits, and the backward pass asks for nothing but which elements are
+            positive: in PyTorch, where each result is rounded, the rounded ones say that.
     """
 
     value: Value
     tensor: HostTensor
     entries: list[Subscript]
     dims: tuple[Dim, ...]
+    signs: bool = False
 
     @property
     def is_whole(self) -> bool:
         """Whether what is loaded is what was stored: nothing was converted, broadcast or placed by data."""
         data = any(isinstance(part, Value) for entry in self.entries for part in (entry.what, entry.offset))
-        return not data and self.value.dtype == self.tensor.dtype and self.value.dims == self.dims
+        same = self.value.dtype == self.tensor.dtype or self.signs
+        return not data and same and self.value.dims == self.dims
 
 
 def load_results(region: Region, stored: list[Stored], fresh: Callable[[], int]) -> Region:
@@ -49,7 +54,7 @@ def load_results(region: Region, stored: list[Stored], fresh: Callable[[], int])
         stored: what the forward pass stores.
         fresh: gives numbers that no value has.
     """
-    for one in stored:
+    for one in [known for given in stored for known in (given, _before_rounding(region, given)) if known is not None]:
         if not one.is_whole:
             continue
         changed = _loaded(clone(region), one, fresh())
@@ -59,6 +64,28 @@ def load_results(region: Region, stored: list[Stored], fresh: Callable[[], int])
         if _cost(after) < _cost(before):
             region = changed
     return region
+
+
+def _before_rounding(region: Region, one: Stored) -> Stored | None:
+    """What a stored value was rounded of, where the backward pass reads nothing but its signs."""
+    source, made = one.value, None
+    if one.value.dtype == one.tensor.dtype:
+        made = next((node for node in walk(region) if one.value in node.outs), None)
+        if made is None or made.op != "_to_copy":
+            return None
+        (source,) = made.args
+    if not source.dtype.is_floating_point or source.dtype.itemsize <= one.tensor.dtype.itemsize:
+        return None
+    readers = [node for node in walk(region) if source in operands(node) and node is not made]
+    results = {value.id for node in walk(region) for body in node.regions for value in body.results}
+    if source.id in results or not readers or not all(_reads_signs(node, source) for node in readers):
+        return None
+    return dataclasses.replace(one, value=source, signs=True)
+
+
+def _reads_signs(node: Node, value: Value) -> bool:
+    """Whether a node asks which elements of a value are positive, and nothing else."""
+    return node.op == "threshold_backward" and node.args[0] is not value and tuple(node.args[1:]) == (value, 0)
 
 
 def lasting(traced: Traced) -> frozenset[str]:
@@ -76,7 +103,7 @@ def _loaded(region: Region, one: Stored, number: int) -> Region:
     def change(leaf: Any) -> Any:
         return made if isinstance(leaf, Value) and leaf.id == one.value.id else leaf
 
-    made = Value(number, one.value.dims, one.value.dtype, one.value.name)
+    made = Value(number, one.value.dims, one.tensor.dtype, one.value.name)
     for inner in [region, *(part for node in walk(region) for part in node.regions)]:
         for node in inner.nodes:
             node.args, node.kwargs = replace(node.args, change), replace(node.kwargs, change)

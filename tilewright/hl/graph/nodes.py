@@ -90,6 +90,22 @@ class Subscript:
     extent: Any = 0
     inside: tuple[bool, bool] = (False, False)
 
+    @property
+    def reads_one(self) -> bool:
+        """Whether a load by it reads the one element of its dimension in every lane, also behind the end of a tile.
+
+        A store writes by the first index alone, and a moved tile reads what is at its indices: nothing where that is
+        beyond.
+        """
+        moved = self.kind == "tile" and not (type(self.offset) is int and self.offset == 0)
+        return self.kind != "slice" and not moved and type(self.extent) is int and self.extent == 1
+
+    @property
+    def varies(self) -> range:
+        """The dimensions of the tile along which the index varies."""
+        count = 0 if self.at is None else len(self.what.dims) if self.kind == "tensor" else 1
+        return range(self.at or 0, (self.at or 0) + count)
+
 
 @dataclass(eq=False, repr=False)
 class Region:

@@ -117,8 +117,11 @@ class _Placer:
         )  # else valid lanes read 0
         other = next(iter(wanted.values())) if plain and len(wanted) == 1 and None not in wanted else 0
         node.kwargs["other"] = other
-        for _, atom in self.decision.masks(node.out.dims):
-            self.state.put(node.out, atom, other)
+        base = node.kwargs.get("base")
+        covered = set(range(len(base.dims))) if base is not None else set()  # along others every lane has one element
+        covered.update(*(entry.varies for entry in node.args[1] if not entry.reads_one))
+        for at, atom in self.decision.masks(node.out.dims):
+            self.state.put(node.out, atom, other if at in covered else UNKNOWN)
 
     def _fill(self, region: Region, node: Node, need: Need) -> None:
         dims = [at for at in need.dims if self._is_wrong(need, at)]

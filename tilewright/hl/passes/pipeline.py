@@ -30,7 +30,11 @@ def prepare(graph: Graph, decision: Decision) -> Region:
     fold(region, decision)
     drop_empty(region)
     checked(region)
+    loop = region.nodes[-1]
     remove_dead(region)
+    if not region.nodes:  # all that it did was of no elements; a region ends with a loop
+        remove_dead(loop.regions[0])
+        region.nodes = [loop]
     _flatten(region, decision)
     checked(region)
     _roll(region, decision)
