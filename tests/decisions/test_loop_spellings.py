@@ -118,6 +118,35 @@ def until_nothing_is_left(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, 
     write(c, acc, m, n, M, N)
 
 
+COMPUTED: list[Spelling] = []
+
+
+@tilewright.jit
+def computed(acc, a, b, m, n, k, M, N, K):
+    """`added`, with a factor for each row of A; what is multiplied lies nowhere."""
+    x = tl.load(a + m[:, None] * K + k[None, :], mask=(m < M)[:, None], other=0.0)
+    y = tl.load(b + k[:, None] * N + n[None, :], mask=(n < N)[None, :], other=0.0)
+    return tl.dot((x * (m + 1)[:, None]).to(x.dtype), y, acc)
+
+
+@spelled(COMPUTED, _USUAL)
+def computed_upwards(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        acc = computed(acc, a, b, m, n, k + tl.arange(0, BK), M, N, K)
+    write(c, acc, m, n, M, N)
+
+
+@spelled(COMPUTED, _USUAL)
+def computed_downwards(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = rows_and_columns(BM, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(K - BK, -1, -BK):
+        acc = computed(acc, a, b, m, n, k + tl.arange(0, BK), M, N, K)
+    write(c, acc, m, n, M, N)
+
+
 def _decided(spelling: Spelling, target: str) -> list[tuple[str, bool, str]]:
     """The decisions, without where they stand, and without those that a loop made anew has more or less of.
 
@@ -131,6 +160,12 @@ def _decided(spelling: Spelling, target: str) -> list[tuple[str, bool, str]]:
 @pytest.mark.parametrize("spelling", LOOPS[1:], ids=[s.name for s in LOOPS[1:]])
 def test_the_decisions_are_those_of_the_loop_that_counts_up_from_zero(spelling, target):
     assert sorted(_decided(spelling, target)) == sorted(_decided(LOOPS[0], target))
+
+
+@pytest.mark.parametrize("target", ["avx512", "amx", "cuda90"])
+def test_so_they_are_where_an_operand_is_computed(target):
+    one, other = (sorted(_decided(spelling, target)) for spelling in COMPUTED)
+    assert one == other
 
 
 @pytest.mark.parametrize("spelling", LOOPS, ids=[s.name for s in LOOPS])

@@ -99,6 +99,58 @@ def test_of_other_types(kind, sums):
 
 
 @tilewright.jit
+def scaled(acc, a, b, m, n, k, M, N, K):
+    """A is scaled by rows and along K, B is made of bytes."""
+    x = tl.load(a + m[:, None] * K + k[None, :], mask=(m < M)[:, None] & (k < K)[None, :], other=0)
+    y = tl.load(b + k[:, None] * N + n[None, :], mask=(k < K)[:, None] & (n < N)[None, :], other=0)
+    along = (tl.load(a + k, mask=k < K, other=0) * 2.0 - 1)[None, :] + tl.load(a + k, mask=k < K, other=0)[None, :]
+    return tl.dot(x * (1.0 + m)[:, None] * along, y.to(tl.float32), acc)
+
+
+@tilewright.jit
+def divided(acc, a, b, m, n, k, M, N, K):
+    """What is made of the zeros behind the end of K is infinite, and not looked at."""
+    x = tl.load(a + m[:, None] * K + k[None, :], mask=(m < M)[:, None] & (k < K)[None, :], other=0)
+    y = tl.load(b + k[:, None] * N + n[None, :], mask=(k < K)[:, None] & (n < N)[None, :], other=0)
+    x = tl.where((k < K)[None, :], 1.0 / (x + 0.5), 0.0)
+    return tl.dot(x, tl.trans(tl.trans(y) - 1.0) + 1.0, acc)
+
+
+@tilewright.jit
+def product_of(
+    a, b, c, M, N, K, HOW: tl.constexpr, WAY: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    k, acc = tl.arange(0, BK), tl.zeros((BM, BN), tl.float32)
+    if WAY == 0:
+        for start in range((tl.cdiv(K, BK) - 1) * BK, -1, -BK):
+            acc = HOW(acc, a, b, m, n, start + k, M, N, K)
+    elif WAY == 1:
+        for start in range(0, K, 4 * BK):
+            for at in range(start, min(start + 4 * BK, K), BK):
+                acc = HOW(acc, a, b, m, n, at + k, M, N, K)
+    else:
+        for start in range(0, K, 2 * BK):
+            acc = HOW(acc, a, b, m, n, start + k, M, N, K)
+            acc = HOW(acc, a, b, m, n, start + BK + k, M, N, K)
+    tl.store(c + m[:, None] * N + n[None, :], acc, mask=(m < M)[:, None] & (n < N)[None, :])
+
+
+@pytest.mark.parametrize("depth", [7, 64, 150])
+@pytest.mark.parametrize("way", [0, 1, 2])
+def test_of_computed_operands(way, depth):
+    rng = np.random.default_rng(depth)
+    a, b = rng.integers(-3, 4, (19, depth)).astype(np.float32), rng.integers(-3, 4, (depth, 45)).astype(np.int8)
+    out = np.empty((19, 45), np.float32)
+    made = product_of[(2, 2)](a, b, out, 19, 45, depth, scaled, way, BM, BN, BK)
+    of_rows = a * (1.0 + np.arange(19))[:, None] * (3 * a[0] - 1)
+    np.testing.assert_array_equal(out, of_rows @ b.astype(np.float32))
+    assert [d.taken for d in made.decisions if d.subject == DOT_LOOPS.name] == [True]
+    made = product_of[(2, 2)](a, b.astype(np.float32), out, 19, 45, depth, divided, way, BM, BN, BK)
+    np.testing.assert_allclose(out, (1.0 / (a + 0.5)) @ b.astype(np.float32), rtol=1e-5, atol=1e-4)
+
+
+@tilewright.jit
 def over_and_over(a, b, c, n, N: tl.constexpr):
     """A product of all of K, `n` times: nothing of it goes on where the iteration before ended."""
     i = tl.arange(0, N)

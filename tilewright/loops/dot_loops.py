@@ -6,15 +6,16 @@
     for o = .. { for i = .. { yield tt.dot A(o, i), B(o, i), %s } }    ->    for t = .. { yield tt.dot A(t), B(t), %s }
     for t = .. { yield tt.dot A(n - t), B(n - t), %s }                 ->    for t = .. { yield tt.dot A(t), B(t), %s }
 
-What they add up is one reduction over iterations and K (`terms.py`). If its normal form has a single range, along which
-both operands lie in memory, that range is what the new loop goes through, block by block (`lowering.py`). Ranges that
-merge, turn around and go on where others end are matters of the normal form; nothing here knows of them. Planners of
-dots look at one loop, whose iterations they join. Sums are added in another order, as reductions are.
+What they add up is one reduction over iterations and K (`terms.py`). If its normal form has a single range, that range
+is what the new loop goes through, block by block, with operands loaded there (`lowering.py`), or computed from what is
+(`operands.py`). Ranges that merge, turn around and go on where others end are matters of the normal form; nothing here
+knows of them. Planners of dots look at one loop, whose iterations they join. Sums are added in another order, as
+reductions are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -25,33 +26,20 @@ from tilewright.analysis.matrices import memory_operand, strip_views
 from tilewright.analysis.scalar_evolution import ScalarEvolution
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
-from tilewright.ir.types import element_type, i64, ir_name, shape_of
+from tilewright.ir.types import i64, shape_of
 from tilewright.ir.values import defining_op
 from tilewright.ir.walk import walk
 from tilewright.loops.arithmetic import conjunction
-from tilewright.loops.lifting import Lifting, float_of
 from tilewright.loops.lowering import Matrix, Scalars
-from tilewright.loops.nest import (
-    ALWAYS,
-    ZERO,
-    Every,
-    Index,
-    Load,
-    Node,
-    Poly,
-    Select,
-    as_element,
-    range_of,
-    ranges_of,
-)
+from tilewright.loops.nest import ALWAYS, ZERO, Index, Load, Node, Opaque, Poly, as_element, range_of, ranges_of
+from tilewright.loops.operands import Computed, Leaf, Operands, choice, load_of, loads_of
 from tilewright.loops.products import Term, fingerprint
-from tilewright.loops.raising import VIEWS, Raising
+from tilewright.loops.raising import Raising
 from tilewright.loops.subjects import DOT_LOOPS
 from tilewright.loops.terms import collected
 from tilewright.ops.control import ForOp, FuncOp, YieldOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, DivSIOp
-from tilewright.ops.memory import LoadOp
 from tilewright.passes.dce import eliminate_dead_code, is_removable
 from tilewright.passes.placed_loads import first_write
 from tilewright.passes.rewriting import insert_before
@@ -85,6 +73,12 @@ class DotSum:
         return self.dots[0][0]
 
     @property
+    def early(self) -> Operation:
+        """The first operation of the sum."""
+        dot, loops = self.dots[-1]
+        return loops[0] if loops else dot
+
+    @property
     def loops(self) -> list[ForOp]:
         """All loops of the sum, each once."""
         return list(dict.fromkeys(loop for _, loops in self.dots for loop in loops))
@@ -96,14 +90,16 @@ class _Normal:
 
     Args:
         sum: the dots.
-        operands: A and B.
+        operands: A and B, as they are in the last dot.
+        matrices: what is loaded of each.
         extent: of K.
         blocks: how many blocks of a dot that is, if it is a number of them.
         scalars: what stands in front of the loop.
     """
 
     sum: DotSum
-    operands: tuple[Matrix, Matrix]
+    operands: list[Computed]
+    matrices: list[list[Matrix]]
     extent: affine.Poly
     blocks: affine.Poly | None
     scalars: Scalars = field(repr=False)
@@ -199,21 +195,25 @@ def _alike(dot: DotOp, other: DotOp) -> bool:
 
 
 def _is_normal(found: DotSum) -> bool:
-    """Whether a dot stands alone, or in one loop in which no operand lies before that of the iteration before."""
+    """Whether a dot stands alone, or in one loop in which no load lies before that of the iteration before."""
     if len(found.dots) > 1 or len(found.loops) != 1:
         return len(found.dots) == 1 and not found.loops
     (loop,), is_down = found.loops, False
     evolution, analysis = ScalarEvolution(loop), AffineAnalysis(lambda value: False)
-    for value, dim in ((found.last.a, 1), (found.last.b, 0)):
-        answer = memory_operand(value, (), analysis)
-        if isinstance(answer, Yes):
+    for operand, k in ((found.last.a, 1), (found.last.b, 0)):
+        whole = load_of(operand) is not None
+        for value in [operand] if whole else [load.result for load in loads_of(operand) if load.parent_op() is loop]:
+            answer = memory_operand(value, (), analysis)
+            if isinstance(answer, No):
+                continue
             gain = evolution.gain(answer.plan.offset)
-            extent = affine.Poly.of(shape_of(value.type)[dim])
-            whole = evolution.expanded(answer.plan.strides[dim] * extent)
-            if gain is not None and whole is not None and gain == -whole:
-                is_down = True
-            elif gain is not None and gain == whole:
-                return True  # the other one need not be looked at
+            for dim in (k,) if whole else (0, 1):
+                step = evolution.expanded(answer.plan.strides[dim] * affine.Poly.of(shape_of(value.type)[dim]))
+                if gain is None or step is None or gain == affine.Poly({}):
+                    continue
+                if gain == step:
+                    return True  # the others need not be looked at
+                is_down |= gain == -step
     return not is_down
 
 
@@ -227,16 +227,17 @@ def _normal(function: FuncOp, found: DotSum) -> Answer[_Normal]:
         return no
     raising = Raising(function)
     dims = raising.dims((found.result, "sum"), shape_of(found.result.type))
-    terms = []
-    for dot, loops in found.dots:
-        term = _term(raising, dot, loops, dims)
-        if isinstance(term, No):
-            return term
-        terms.append(term.plan)
+    reader, terms, operands = Operands(raising, found.early), list[Term](), list[Computed]()
+    for dot, loops in reversed(found.dots):
+        answer = _operands(raising, reader, dot, dims)
+        if isinstance(answer, No):
+            return answer
+        operands = answer.plan
+        terms.append(_term(raising, operands, dot, loops))
     one, *more = collected(AddFOp, terms)
     if more or len(one.ranges) != 1 or one.coefficient != 1:
         return No("its dots do not go on evenly, whatever its loops count to", found.last)
-    return _of_term(raising, found, one, dims)
+    return _of_term(raising, found, one, operands, dims)
 
 
 def _something_else(found: DotSum) -> No | None:
@@ -251,89 +252,108 @@ def _something_else(found: DotSum) -> No | None:
         own = [r for r in loop.results if r.first_use is not None]
         if len(own) > 1:
             return No("the loop carries more than the sum of its dots", loop)
-    early = found.dots[-1][0] if not found.dots[-1][1] else found.dots[-1][1][0]
-    loads = [op for dot, loops in found.dots if not loops for v in (dot.a, dot.b) if (op := _load_of(v)) is not None]
     block = found.place.parent
     assert block is not None
-    here = [op for op in (early, *loads) if op.parent is block]
-    if len(here) <= len(loads):
-        return No("an operand is not loaded beside the dot", found.last)
+    loads = [load for dot, loops in found.dots if not loops for v in (dot.a, dot.b) for load in loads_of(v)]
+    here = [op for op in (found.early, *loads) if op.parent is block]
     written = first_write(min(here, key=block.get_operation_index), found.place)
     return None if written is None else No("memory may change between the dots", written)
 
 
-def _term(raising: Raising, dot: DotOp, loops: tuple[ForOp, ...], dims: Index) -> Answer[Term]:
+def _operands(raising: Raising, reader: Operands, dot: DotOp, dims: Index) -> Answer[list[Computed]]:
+    """What the operands of a dot are made of."""
+    (k,) = raising.dims((dot, "k"), shape_of(dot.a.type)[1:])
+    found = list[Computed]()
+    for value, index in ((dot.a, (dims[0], k)), (dot.b, (k, dims[1]))):
+        answer = reader.of(value, index, k)
+        if isinstance(answer, No):
+            return answer
+        away = next((leaf.load for leaf in answer.plan.leaves if leaf.load.parent is not dot.parent), None)
+        if away is not None:
+            return No("an operand is not loaded beside the dot", away)
+        if k is ZERO and not answer.plan.is_load:
+            return No("K has one element", dot)
+        found.append(answer.plan)
+    return Yes(found)
+
+
+def _term(raising: Raising, operands: Sequence[Computed], dot: DotOp, loops: tuple[ForOp, ...]) -> Term:
     """What a dot adds up, over K and the iterations of the loops around it."""
     (k,) = raising.dims((dot, "k"), shape_of(dot.a.type)[1:])
     ranges = tuple([raising.loops.of(loop).iteration for loop in loops])
     conditions, factors = list[Node](), list[Node]()
-    for value, index in ((dot.a, (dims[0], k)), (dot.b, (k, dims[1]))):
-        load = _load_of(value)
-        if load is None:
-            return No("an operand is not loaded", dot)
-        if loops and load.parent is not dot.parent:
-            return No("an operand is not loaded beside the dot", load)
-        condition, element = _choice(as_element(Lifting()(raising.value(value, index))))
-        if not isinstance(element, Load) or element.type != ir_name(element_type(value.type)):
-            return No("what its mask leaves out is not known to be zero", load, "other=0")
+    for side, operand in enumerate(operands):
+        condition, factor = choice(operand.nodes[0]) if operand.is_load else (ALWAYS, operand.factor(side))
         conditions.append(condition)
-        factors.append(element)
+        factors.append(factor)
     reduced = (*ranges, range_of(k)) if k is not ZERO else ranges
-    return Yes(Term.rebuilt(1, tuple(factors), reduced, conjunction(conditions), ()))
-
-
-def _load_of(value: SSAValue) -> LoadOp | None:
-    """The load that a matrix is a view of; None for what is computed, or loaded anew each time."""
-    op = defining_op(value)
-    while op is not None and type(op) in VIEWS:
-        op = defining_op(op.operands[0])
-    return op if isinstance(op, LoadOp) and "isVolatile" not in op.properties else None
-
-
-def _choice(node: Node) -> tuple[Every, Node]:
-    """An element, and the condition under which it is not zero."""
-    if isinstance(node, Select) and isinstance(node.condition, Every):
-        return (node.condition, as_element(node.then)) if _is_zero(node.otherwise) else (ALWAYS, node)
-    return ALWAYS, node
-
-
-def _is_zero(node: Node) -> bool:
-    return float_of(node) == 0 or node is ZERO
+    return Term.rebuilt(1, tuple(factors), reduced, conjunction(conditions), ())
 
 
 # --- as one loop -----------------------------------------------------------------------------------------------------
 
 
-def _of_term(raising: Raising, found: DotSum, term: Term, dims: Index) -> Answer[_Normal]:
+def _of_term(raising: Raising, found: DotSum, term: Term, operands: list[Computed], dims: Index) -> Answer[_Normal]:
     """The loop that a term is: its operands, and how far it goes."""
     (r,), dot = term.ranges, found.last
-    k, block = Poly.atom(r), shape_of(dot.a.type)[1]
-    rows, columns = dims
-    left, right = term.factors
-    if not (_apart(left, columns) and _apart(right, rows)):
-        left, right = right, left
-    if not (_apart(left, columns) and _apart(right, rows)):
+    factors = _sides(term, dims)
+    if factors is None:
         return No("the operands are no rows and columns", dot)
-    scalars, matrices = Scalars(raising, found.place), list[Matrix]()
-    for load, value, places in ((left, dot.a, (rows, k)), (right, dot.b, (k, columns))):
-        conditions = [c for c in term.condition.parts if not _apart(c, *places) or _apart(c, rows, k, columns)]
-        (m, n), pattern = shape_of(value.type), _load_of(value)
-        assert pattern is not None and isinstance(load, Load)
-        is_transposed = strip_views(value) == (pattern.result, True)
-        matrix = Matrix(load, places, (m, n), sorted(conditions, key=fingerprint), is_transposed, pattern)
-        no = matrix.find(scalars)
-        if no is not None:
-            return no
-        matrices.append(matrix)
-    extent, divided = scalars.poly(r.extent), r.extent.divided(block)
+    (inner,) = raising.dims((dot, "k"), shape_of(dot.a.type)[1:])
+    scalars, matrices = Scalars(raising, found.place), list[list[Matrix]]()
+    extent, divided = scalars.poly(r.extent), r.extent.divided(shape_of(dot.a.type)[1])
     blocks = None if divided is None else scalars.poly(divided)
     if extent is None:
         return No("the number of its iterations is not known before it", found.place)
-    plan = _Normal(found, (matrices[0], matrices[1]), extent, blocks, scalars)
-    return Yes(plan, "one loop through all of K")
+    k = Poly.atom(r)
+    for factor, operand, index in zip(factors, operands, ((dims[0], k), (k, dims[1])), strict=True):
+        if not operand.is_load and (blocks is None or term.condition.parts) and not operand.is_finite():
+            return No("what is computed of the zeros behind the end of K may be infinite", dot)
+        made = list[Matrix]()
+        for node, leaf in zip(_leaves(factor), operand.leaves, strict=True):
+            places = index if operand.is_load else tuple([k if place is inner else place for place in leaf.index])
+            matrix = _matrix(term, node, leaf, places, (*dims, k))
+            no = matrix.find(scalars)
+            if no is not None:
+                return no
+            made.append(matrix)
+        matrices.append(made)
+    return Yes(_Normal(found, operands, matrices, extent, blocks, scalars), "one loop through all of K")
 
 
-def _apart(node: Node, *dims: Poly) -> bool:
+def _sides(term: Term, dims: Index) -> tuple[Node, ...] | None:
+    """The factors of a product, the one of rows first."""
+    for pair in (term.factors, term.factors[::-1]):
+        if all(_apart(factor, dims[1 - side]) and _side(factor) in (None, side) for side, factor in enumerate(pair)):
+            return pair
+    return None
+
+
+def _side(factor: Node) -> object:
+    return dict(factor.attributes)["side"] if isinstance(factor, Opaque) else None
+
+
+def _leaves(factor: Node) -> tuple[Node, ...]:
+    return factor.operands if isinstance(factor, Opaque) else (factor,)
+
+
+def _matrix(term: Term, node: Node, leaf: Leaf, index: Index, dims: Index) -> Matrix:
+    """What a leaf of an operand is a tile of, with `dims` the ranges of rows, columns and K."""
+    own, load = choice(as_element(node))
+    assert isinstance(load, Load)
+    conditions = {c for c in term.condition.parts if not _apart(c, *index) or _apart(c, *dims)} | own.parts
+    places, (m, n) = (ZERO, *index)[-2:], (1, *shape_of(leaf.value.type))[-2:]
+    if leaf.is_part and len(index) == 2:  # what is repeated is loaded once
+        rows, columns = (_apart((load.offset, *conditions), place) for place in places)
+        places = (ZERO if rows else places[0], ZERO if columns else places[1])
+        m, n = (1 if rows else m), (1 if columns else n)
+    along = places.index(dims[2]) if dims[2] in places else None
+    is_transposed = strip_views(leaf.value) == (leaf.load.result, True)
+    ordered = sorted(conditions, key=fingerprint)
+    return Matrix(load, places, (m, n), along, ordered, is_transposed, leaf.load, leaf.value.type)
+
+
+def _apart(node: Node | tuple[Node, ...], *dims: Poly) -> bool:
     """Whether an expression is the same wherever it is along dims."""
     return ranges_of(tuple(dims)).isdisjoint(ranges_of(node))
 
@@ -357,9 +377,12 @@ def _write(normal: _Normal) -> None:
     insert_before(loop, place)
     at = affine.Poly.of(size) * affine.Poly.atom(body.args[0])
     limit = normal.extent if normal.blocks is None else None
-    for matrix, dim in zip(normal.operands, (1, 0), strict=True):
-        matrix.hoist(loop, dim)
-    operands = [matrix.at(dim, at, limit, end) for matrix, dim in zip(normal.operands, (1, 0), strict=True)]
+    for matrix in (matrix for matrices in normal.matrices for matrix in matrices):
+        matrix.hoist(loop)
+    operands = [
+        operand.made([matrix.at(at, limit, end) for matrix in matrices], end)
+        for operand, matrices in zip(normal.operands, normal.matrices, strict=True)
+    ]
     made = DotOp.create(operands=[*operands, body.args[1]], result_types=[kind], properties=dot.properties)
     insert_before(made, end)
     made.location = dot.location

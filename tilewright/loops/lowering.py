@@ -11,21 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.analysis import affine
 from tilewright.analysis.iterations import is_unit
 from tilewright.analysis.matrices import MemoryOperand
 from tilewright.base.decision import No
-from tilewright.ir.types import TilePointerType, bit_width, i64, ir_name, is_integer, pointee_bytes
+from tilewright.ir.types import TilePointerType, bit_width, i64, ir_name, is_integer, pointee_bytes, shape_of
 from tilewright.ir.values import defining_op
-from tilewright.loops.nest import Apply, Atom, Below, Load, Node, Poly, Range, ranges_of
+from tilewright.loops.nest import Apply, Atom, Below, Index, Load, Node, Poly, Range, ranges_of
 from tilewright.loops.products import fingerprint
 from tilewright.loops.raising import Raising
+from tilewright.ops.broadcast import BroadcastOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import DivSIOp, MaxSIOp, MinSIOp, RemSIOp
+from tilewright.ops.shape import ReshapeOp
 from tilewright.passes.placed_loads import load_at
-from tilewright.passes.rewriting import transposed
+from tilewright.passes.rewriting import transposed, value_before
 from tilewright.passes.trip_count import Preheader
 
 _MADE = (DivSIOp, MaxSIOp, MinSIOp, RemSIOp)  # wider numbers give the same, where narrower ones do not wrap
@@ -48,7 +50,7 @@ class Scalars:
             if isinstance(parent, ForOp) and is_unit(parent):
                 self._counters[raising.loops.of(parent).iteration] = parent.induction_var
             parent = parent.parent_op()
-        self._values = {node: value for value, node in reversed(raising.scalars()) if _is_before(value, place)}
+        self._values = {node: value for value, node in reversed(raising.scalars()) if is_before(value, place)}
 
     def base(self, node: Node) -> SSAValue | None:
         """A pointer; None if there is no value for it."""
@@ -90,7 +92,7 @@ def _order(term: tuple[tuple[Atom, ...], int]) -> tuple[list[int], int]:
     return sorted([fingerprint(atom) for atom in term[0]]), term[1]
 
 
-def _is_before(value: SSAValue, place: Operation) -> bool:
+def is_before(value: SSAValue, place: Operation) -> bool:
     """Whether a value can be used in front of an operation."""
     op, here = defining_op(value), place
     block = value.owner if isinstance(value.owner, Block) else op.parent if op is not None else None
@@ -108,19 +110,23 @@ class Matrix:
 
     Args:
         load: of an element.
-        dims: the ranges of rows and columns; 0 for a single one.
-        shape: how many of them stand in a tile.
+        dims: the ranges of rows and columns; 0 for a single one, or for many alike.
+        shape: how many of them are loaded for a tile.
+        along: which of them is gone along; None for neither.
         conditions: under which an element counts, else it is zero.
         is_transposed: whether a tile of it is loaded with rows and columns exchanged.
         pattern: a load of the program that reads some of it.
+        kind: type of a tile of it, which has its elements in row-major order, or repeats them.
     """
 
     load: Load
-    dims: tuple[Poly, Poly]
+    dims: Index
     shape: tuple[int, int]
+    along: int | None
     conditions: Sequence[Node]
     is_transposed: bool
     pattern: Operation
+    kind: Attribute
     _base: SSAValue | None = None
     _strides: list[affine.Poly] = field(default_factory=list)
     _offset: affine.Poly = field(default_factory=lambda: affine.Poly({}))
@@ -163,22 +169,30 @@ class Matrix:
         self._bounds[number].append(rest if own else rest * affine.Poly.of(self.shape[number]))
         return None
 
-    def hoist(self, place: Operation, dim: int) -> None:
-        """Computes bounds of the other dim, which do not change along `dim`, in front of an operation."""
+    def hoist(self, place: Operation) -> None:
+        """Computes the bounds that do not change on the way in front of an operation."""
         preheader = Preheader(place, i64)
-        self._bounds[1 - dim] = [affine.Poly.atom(preheader.sum(bound)) for bound in self._bounds[1 - dim]]
+        for dim, bounds in enumerate(self._bounds):
+            if dim != self.along:
+                self._bounds[dim] = [affine.Poly.atom(preheader.sum(bound)) for bound in bounds]
 
-    def at(self, dim: int, place: affine.Poly, end: affine.Poly | None, anchor: Operation) -> SSAValue:
+    def at(self, place: affine.Poly, end: affine.Poly | None, anchor: Operation) -> SSAValue:
         """A tile of it from a row or column on, in front of `anchor`; none of them from `end` on."""
         assert self._base is not None
-        bounds = [list(bound) for bound in self._bounds]
-        bounds[dim] = [bound + -place for bound in (*bounds[dim], *([] if end is None else [end]))]
-        offset, strides, shape = self._offset + self._strides[dim] * place, list(self._strides), self.shape
+        offset, bounds, dim = self._offset, [list(bound) for bound in self._bounds], self.along
+        if dim is not None:
+            bounds[dim] = [bound + -place for bound in (*bounds[dim], *([] if end is None else [end]))]
+            offset = offset + self._strides[dim] * place
+        strides, shape = list(self._strides), self.shape
         if self.is_transposed:
             strides, bounds, shape = strides[::-1], bounds[::-1], (shape[1], shape[0])
         form = MemoryOperand(self._base, offset, strides, bounds, [], self.pattern, self.load.type)
         loaded = load_at(form, offset, bounds, anchor, shape)
-        return transposed(loaded, anchor) if self.is_transposed else loaded
+        loaded = transposed(loaded, anchor) if self.is_transposed else loaded
+        if loaded.type == self.kind:
+            return loaded
+        view = BroadcastOp if len(shape_of(self.kind)) == len(shape) else ReshapeOp
+        return value_before(view.create(operands=[loaded], result_types=[self.kind]), anchor)
 
 
 def _stride(poly: Poly, dim: Poly) -> Poly | None:

@@ -16,13 +16,13 @@ from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.decompose import decompose
 from tilewright.passes.fp_contraction import contract_floats
+from tilewright.passes.index_sets import split_index_sets
 from tilewright.passes.inline import inline_calls
 from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.loop_exits import move_exits_to_tests
 from tilewright.passes.mask_bounds import compare_places_with_bounds
 from tilewright.passes.masks import simplify_masks
 from tilewright.passes.structure import structure_branches
-from tilewright.passes.tighten_bounds import tighten_loop_bounds
 from tilewright.passes.transposed_dots import fold_transposed_dots
 from tilewright.passes.unit_dims import drop_unit_dims
 from tilewright.passes.unit_loops import count_marked_loops, normalize_loops
@@ -51,7 +51,7 @@ MASKS = Pass("masks", simplify_masks)
 MASK_BOUNDS = Pass("mask_bounds", compare_places_with_bounds)
 CSE = Pass("cse", eliminate_common_subexpressions)
 WHILE_TO_FOR = Pass("while_to_for", convert_while_to_for)
-TIGHTEN_BOUNDS = Pass("tighten_bounds", tighten_loop_bounds)
+INDEX_SETS = Pass("index_sets", split_index_sets)
 UNIT_LOOPS = Pass("unit_loops", normalize_loops)
 TRANSPOSED_DOTS = Pass("transposed_dots", fold_transposed_dots)
 ACCUMULATE = Pass("accumulate", accumulate_in_dots)
@@ -73,7 +73,7 @@ SIMPLIFY: tuple[Pass, ...] = (
     MASK_BOUNDS,
     CSE,
     WHILE_TO_FOR,
-    TIGHTEN_BOUNDS,
+    INDEX_SETS,
     UNIT_LOOPS,  # behind all that makes loops or moves their ends
     TRANSPOSED_DOTS,
     ACCUMULATE,

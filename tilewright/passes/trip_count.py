@@ -67,11 +67,13 @@ class CountedBlock:
     counter: SSAValue
     places: Mapping[SSAValue, Poly]
 
-    def bound(self, compare: Operation, *, negated: bool, behind: bool) -> Bound | None:
-        """What it says of the counter that `compare` holds, or that it does not."""
+    def bound(
+        self, compare: Operation, *, negated: bool = False, behind: bool, predicate: str | None = None
+    ) -> Bound | None:
+        """What it says of the counter that `compare` holds, or that it does not; or its operands by a `predicate`."""
         if not isinstance(compare, CmpIOp) or is_tile(compare.operands[0]):
             return None
-        predicate = compare.attr_values()["predicate"]
+        predicate = predicate or compare.attr_values()["predicate"]
         predicate = INVERSE[predicate] if negated else predicate
         left, right = (self._sum(side) for side in compare.operands)
         if left is None or right is None or predicate not in ("slt", "sle", "sgt", "sge"):

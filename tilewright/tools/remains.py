@@ -81,9 +81,9 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
             "a tile of sums (32 KiB) is read and written in every iteration",
         ),
         (
-            "CPU: a loop of products down through K, one operand computed (`tl.load(..) * 0.5`), stays as it is: "
-            "its iterations are not joined",
-            "a loop of dots is made anew from operands that are loads (`loops/dot_loops.py`); count upwards",
+            "CPU: a loop of products down through K, an operand made of what lies at quotients of places of K "
+            "(`k // 32`: scales of groups, packed bits), stays as it is: its iterations are not joined",
+            "a loop of dots is made anew from loads with strides (`loops/lowering.py`); count upwards",
         ),
         (
             "CPU: stores with a constant stride are made element by element",

@@ -1,0 +1,212 @@
+"""Operands of dots as factors of a nest: elements of memory, or elementwise operations on such, as one opaque factor.
+
+    tt.load A                                        A[i, k]
+    (arith.sitofp (tt.load A)) * %scales             computed(A[i, k])      scales, the same along K, are kept
+
+What is computed is a matter of the dot alone, so the normal form need not know it: it merges, turns around and ends
+ranges in the addresses of the leaves, and the operations are put on top of leaves loaded elsewhere (`Computed.made`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.analysis.constants import constant_of
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import describe_op
+from tilewright.ir.types import element_type, ir_name
+from tilewright.ir.values import defining_op, is_tile, operands_of
+from tilewright.loops.lifting import Lifting, float_of
+from tilewright.loops.lowering import is_before
+from tilewright.loops.nest import ALWAYS, ZERO, Every, Index, Load, Node, Opaque, Poly, Select, as_element, ranges_of
+from tilewright.loops.raising import VIEWS, Raising, attributes_of
+from tilewright.ops.casts import ExtFOp, SIToFPOp, TruncFOp, UIToFPOp
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.dot import DotOp
+from tilewright.ops.elementwise import AddFOp, AddIOp, FmaOp, MulFOp, MulIOp, NegFOp, SelectOp, SubFOp, SubIOp
+from tilewright.ops.memory import LoadOp
+from tilewright.ops.spec import spec_of
+from tilewright.passes.dce import is_removable
+from tilewright.passes.rewriting import insert_before
+
+# Of what is finite they make what is finite.
+_FINITE = frozenset(
+    {AddFOp, AddIOp, FmaOp, MulFOp, MulIOp, NegFOp, SelectOp, SubFOp, SubIOp}
+    | {ExtFOp, SIToFPOp, TruncFOp, UIToFPOp, ConstantOp, LoadOp, *VIEWS}
+)
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A tile that is loaded.
+
+    Args:
+        value: the tile, a view of what the load gives.
+        index: of the element that the factor has of it.
+        load: the load.
+        is_part: whether more is made of it.
+    """
+
+    value: SSAValue
+    index: Index
+    load: LoadOp
+    is_part: bool
+
+
+@dataclass(slots=True)
+class Computed:
+    """An operand: leaves, and elementwise operations on them.
+
+    Args:
+        value: the operand.
+        leaves: what is loaded.
+        nodes: the element of each leaf, chosen where it is not zero.
+        kept: what is the same in all iterations.
+        lines: what the operations are, as a text that has the leaves by their numbers.
+        places: the line of each value at an index, operands first.
+    """
+
+    value: SSAValue
+    leaves: list[Leaf] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    kept: set[SSAValue] = field(default_factory=set)
+    lines: list[Hashable] = field(default_factory=list)
+    places: dict[tuple[SSAValue, Index], int] = field(default_factory=dict)
+
+    @property
+    def is_load(self) -> bool:
+        """Whether nothing is computed."""
+        return len(self.leaves) == 1 and not self.leaves[0].is_part
+
+    def is_finite(self) -> bool:
+        """Whether leaves of zeros make something finite."""
+        return all(type(defining_op(value)) in _FINITE for value, _ in self.places if value not in self.kept)
+
+    def factor(self, side: int) -> Node:
+        """What the nest says of it."""
+        return Opaque.of(DotOp, (("side", side), ("does", tuple(self.lines))), tuple(self.nodes), (), 0)
+
+    def made(self, tiles: Sequence[SSAValue], anchor: Operation) -> SSAValue:
+        """The operand in front of `anchor`, of other leaves."""
+        known = dict(zip([leaf.value for leaf in self.leaves], tiles, strict=True))
+        for value, _ in self.places:
+            op = defining_op(value)
+            if value in known or value in self.kept:
+                continue
+            assert op is not None
+            constant = constant_of(value)
+            copy = op.clone(dict(known)) if constant is None else ConstantOp.of(constant, value.type)
+            insert_before(copy, anchor)
+            copy.location = op.location
+            known |= dict(zip(op.results, copy.results, strict=True))
+        return known.get(self.value, self.value)
+
+
+class Operands:
+    """What operands of dots are made of.
+
+    Args:
+        raising: what gives the expressions of elements.
+        early: the first operation of the sum; what is known before it, and is the same along K, is kept.
+    """
+
+    def __init__(self, raising: Raising, early: Operation) -> None:
+        self._raising, self._early = raising, early
+        self._numbers: dict[SSAValue, int] = {}
+
+    def of(self, value: SSAValue, index: Index, k: Poly) -> Answer[Computed]:
+        """An operand, at the index of an element in which `k` is the range of the contraction."""
+        made = Computed(value)
+        answer = self._take(made, value, index, k)
+        return answer if isinstance(answer, No) else Yes(made)
+
+    def _take(self, made: Computed, value: SSAValue, index: Index, k: Poly) -> Answer[int]:
+        """Takes in a value at an index; the number of the line that says what it is."""
+        found = made.places.get((value, index))
+        if found is not None:
+            return Yes(found)
+        answer = self._line(made, value, index, k)
+        if isinstance(answer, No):
+            return answer
+        number = made.places[value, index] = len(made.lines)
+        made.lines.append(answer.plan)
+        return Yes(number)
+
+    def _line(self, made: Computed, value: SSAValue, index: Index, k: Poly) -> Answer[tuple[Hashable, ...]]:
+        op, kind = defining_op(value), str(value.type)
+        constant = constant_of(value)
+        if constant is not None:
+            return Yes(("constant", repr(constant), kind))
+        if is_before(value, self._early) and self._is_same(value, index, k):
+            made.kept.add(value)
+            at = tuple([ZERO if ranges_of(k) <= ranges_of(place) else place for place in index])
+            return Yes(("kept", self._numbers.setdefault(value, len(self._numbers)), at, kind))
+        if op is None:
+            return No("an operand is made of what a loop carries or counts")
+        load = load_of(value)
+        if load is not None:
+            return self._leaf(made, Leaf(value, index, load, value is not made.value)) or Yes(
+                ("leaf", len(made.leaves), kind)
+            )
+        if type(op) in VIEWS:
+            parts: Sequence[tuple[SSAValue, Index]] = VIEWS[type(op)](op, value, index)
+        elif spec_of(op).elementwise and not op.regions and is_removable(op):
+            parts = [(operand, index if is_tile(operand) else ()) for operand in operands_of(op)]
+        else:
+            return No(f"an operand is made by {describe_op(op)}", op)
+        numbers = list[int]()
+        for part, at in parts:
+            answer = self._take(made, part, at, k)
+            if isinstance(answer, No):
+                return answer
+            numbers.append(answer.plan)
+        return Yes((op.name, attributes_of(op), kind, *numbers))
+
+    def _is_same(self, value: SSAValue, index: Index, k: Poly) -> bool:
+        """Whether a value is the same all along K."""
+        if not index:
+            return True
+        return k is not ZERO and ranges_of(self._raising.value(value, index)).isdisjoint(ranges_of(k))
+
+    def _leaf(self, made: Computed, leaf: Leaf) -> No | None:
+        node = as_element(Lifting()(self._raising.value(leaf.value, leaf.index)))
+        _, element = choice(node)
+        if not isinstance(element, Load) or element.type != ir_name(element_type(leaf.value.type)):
+            return No("what its mask leaves out is not known to be zero", leaf.load, "other=0")
+        if len(leaf.index) not in (1, 2) or any(place is not ZERO and len(place.key) > 1 for place in leaf.index):
+            return No("an operand is loaded piece by piece", leaf.load)
+        if any(other.value is leaf.value for other in made.leaves):
+            return No("an operand has a tile and its transpose", leaf.load)
+        made.leaves.append(leaf)
+        made.nodes.append(node)
+        return None
+
+
+def load_of(value: SSAValue) -> LoadOp | None:
+    """The load that a matrix is a view of; None for what is computed, or loaded anew each time."""
+    op = defining_op(value)
+    while op is not None and type(op) in VIEWS:
+        op = defining_op(op.operands[0])
+    return op if isinstance(op, LoadOp) and "isVolatile" not in op.properties else None
+
+
+def loads_of(value: SSAValue) -> list[LoadOp]:
+    """The loads that an operand is made of, by operations without regions."""
+    todo, found = [value], dict[SSAValue, Operation | None]()
+    while todo:
+        value = todo.pop()
+        if value not in found:
+            op = found[value] = defining_op(value)
+            todo += operands_of(op) if op is not None and not isinstance(op, LoadOp) and not op.regions else ()
+    return [op for op in found.values() if isinstance(op, LoadOp)]
+
+
+def choice(node: Node) -> tuple[Every, Node]:
+    """An element, and the condition under which it is not zero."""
+    if isinstance(node, Select) and isinstance(node.condition, Every):
+        is_zero = float_of(node.otherwise) == 0 or node.otherwise is ZERO
+        return (node.condition, as_element(node.then)) if is_zero else (ALWAYS, node)
+    return ALWAYS, node
