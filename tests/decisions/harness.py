@@ -70,7 +70,7 @@ def decisions_of(spelling: Spelling, name: str) -> tuple[Decision, ...]:
     """What is decided on a kernel for a target by its name in `TARGETS`."""
     target = parse_target(TARGETS[name])
     specialization = _specialized(spelling, target)
-    given = spelling.options if target.backend == "cuda" else {}
+    given = {"tensor_maps": True, **spelling.options} if target.backend == "cuda" else {}
     options = complete_options(given, target)
     built = build_module(spelling.fn, parameter_specs(specialization), options, target)
     return _planned(run_passes(built.module), options, target)

@@ -25,6 +25,25 @@ ALWAYS = (1 << 63) - 1
 """More programs than any grid has: for `Packing.serial_below`."""
 
 
+class Maps(NamedTuple):
+    """The tensor maps of a launch, which are kept for the next one.
+
+    Args:
+        offset: of the first one in the block; the others follow it.
+        parameters: numbers of those that are sizes and strides: where one has changed maps are made anew.
+        bases: number of the parameter with the address of each map.
+        move: address of a function, `int f(void *map, void *address)`, that changes the address of a map.
+        encode: gives the maps, made of parameters by their numbers, and the first word of the block: that of another
+            kernel where the numbers suit no maps of this one's.
+    """
+
+    offset: int
+    parameters: tuple[int, ...]
+    bases: tuple[int, ...]
+    move: int
+    encode: Callable[[Mapping[int, int]], tuple[int, bytes]]
+
+
 class Packing(NamedTuple):
     """How machine code makes a launch without Python: the attribute `packing` of the launch functions that have one.
 
@@ -42,8 +61,7 @@ class Packing(NamedTuple):
         scratch: (address of three words, bytes, borrow) of what each thread needs; None if nothing. The words are the
             address and the bytes of a block, and whether a launch has it; `borrow(bytes)` gives the address of another,
             which lasts as long as that object.
-        maps: (offset in the block, parameters, encode) of tensor maps, which are `encode({parameter: its number})` and
-            made anew where a parameter has changed since the last launch; None if there are none.
+        maps: the tensor maps; None if there are none.
         cluster: blocks of a cluster of a GPU; 0 for a CPU.
         explain: called with the code and the grid where the driver refuses; raises.
         owner: kept alive.
@@ -61,7 +79,7 @@ class Packing(NamedTuple):
     streams: tuple[int, int] = (0, 0)
     mark: tuple[int, int] = (0, 0)
     scratch: tuple[int, int, Callable[[int], int]] | None = None
-    maps: tuple[int, tuple[int, ...], Callable[[Mapping[int, int]], bytes]] | None = None
+    maps: Maps | None = None
 
 
 class ByteCache(Protocol):
@@ -103,8 +121,11 @@ class Backend(Protocol):
     def load(self, binary: bytes, metadata: Mapping[str, Any]) -> Any:
         """Code in memory, from what the last stage made."""
 
-    def launcher(self, module: Any, metadata: Mapping[str, Any], place: Placement) -> Launch:
-        """`launch(gx, gy, gz, *runtime_values)` for loaded code."""
+    def launcher(
+        self, module: Any, metadata: Mapping[str, Any], place: Placement, otherwise: Callable[[], Launch] | None = None
+    ) -> Launch:
+        """`launch(gx, gy, gz, *runtime_values)` for loaded code; `otherwise` gives what launches values that it does
+        not take, where the fact `takes_all` says that there are such."""
 
     def helpers(self, triple: str) -> Mapping[str, str]:
         """LLVM IR, by name, of the code of our own that launches need on a host with this triple."""

@@ -76,6 +76,10 @@ class Options:
                 hint=f"it is one of {', '.join(INPUT_PRECISIONS)}",
             )
 
+    def for_all_values(self) -> Options:
+        """Options of code that takes all values of its arguments, where that of these may take some only."""
+        return self
+
     def key(self) -> str:
         """Text that differs whenever any field differs; part of the cache key."""
         return ",".join(f"{name}={value!r}" for name, value in sorted(asdict(self).items()))

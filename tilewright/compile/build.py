@@ -10,10 +10,12 @@ A damaged cache entry is a miss: the kernel is compiled anew.
 
 from __future__ import annotations
 
+import functools
 import pickle
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tilewright.base.cache_layers import disk_cache
@@ -118,6 +120,9 @@ def compile_request(
     kernel.asm = StageTexts(kernel.asm, texts, stages, _made_of_binary).belong(kernel, first)
     kernel.src, kernel.specialization = getattr(request.source, "fn", None), request.specialization
     kernel.metadata = describe_kernel(request.asked, request.options, request.target, key, kernel.metadata)
+    if not kernel.metadata.get("takes_all", True):
+        plain = replace(request, options=request.options.for_all_values())
+        kernel.otherwise = functools.partial(compile_request, plain, only_from_disk)
     if knobs.compilation.explain:
         print(render(kernel.decisions, f"{kernel.name} for {kernel.target}"), file=sys.stderr)
     kernel.total_seconds = time.perf_counter() - begin

@@ -98,7 +98,7 @@ def write_bundle(path: str | Path, kernels: Iterable[CompiledKernel], programs: 
         payload.extend(data)
         return [len(payload) - len(data), len(data)]
 
-    made = list(kernels)
+    made = [kernel.for_all_values() for kernel in kernels]
     if not made:
         raise ArgumentError("a bundle holds at least one kernel", hint="give it what kernel.precompile(...) returns")
     index: dict[str, Any] = {"version": __version__, "triple": host().triple, "kernels": {}, "helpers": {}}

@@ -60,6 +60,7 @@ def write_c(kernel: CompiledKernel, folder: Path) -> list[Path]:
     symbol = str(kernel.metadata["symbol"])
     if not re.fullmatch(r"[A-Za-z_]\w*", symbol):
         raise UnsupportedError(f"{symbol} is no name in C", hint="give the kernel a `repr` that is one")
+    kernel = kernel.for_all_values()
     parameters = _parameters(kernel)
     files = (
         _for_cpu(kernel, symbol, parameters) if kernel.target.backend == "cpu" else _for_gpu(kernel, symbol, parameters)

@@ -68,6 +68,7 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         module: the loaded code.
         src: the kernel, or the `ASTSource` that was compiled.
         specialization: types and keys that it was compiled for.
+        otherwise: compiles the kernel for values of these types that this one does not take; None if it takes all.
     """
 
     name: str
@@ -81,6 +82,7 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
     module: Any = None
     src: Any = None
     specialization: Specialization | None = None
+    otherwise: Callable[[], CompiledKernel] | None = None
     _launchers: dict[Any, Any] = field(default_factory=Unsaved, repr=False)
     _slots: tuple[int, ...] | None = None  # parameters with a slot, once known; () if a tuple has one
     _last: tuple[int | None, Any] = (None, None)  # device and launcher of the last launch
@@ -185,9 +187,19 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         """`launch(gx, gy, gz, *runtime_values)` for launches that go to `place`; made once."""
         launch: Launch | None = self._launchers.get(place)
         if launch is None:
-            launch = backend_of(self.target).launcher(self.module, self.metadata, place)
+            otherwise = None if self.otherwise is None else lambda: self.for_all_values().launcher(place)
+            launch = backend_of(self.target).launcher(self.module, self.metadata, place, otherwise)
             self._launchers[place] = launch
         return launch
+
+    def for_all_values(self) -> CompiledKernel:
+        """The kernel that takes all values of its arguments: this one, or one that is compiled now."""
+        if self.otherwise is None:
+            return self
+        found: CompiledKernel | None = self._launchers.get("for all values")
+        if found is None:
+            found = self._launchers["for all values"] = self.otherwise()
+        return found
 
     @property
     def run(self) -> Launch:
@@ -246,7 +258,7 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
 
     def __getstate__(self) -> dict[str, Any]:
         if self.module is None:  # let go, as tools do that take kernels from one process to another
-            return self.__dict__
+            return {**self.__dict__, "otherwise": None}
         raise NotPickledError(
             f"the compiled kernel {self.name} is code in the memory of this process and cannot be pickled",
             hint="send the kernel itself, whose code another process finds on disk, or write a bundle with "

@@ -367,10 +367,11 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
         return make_request(FunctionSource(self), call.specialization, self._given(call.options), target)
 
     def _given(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Options of a launch, and those of the decorator."""
-        return options if self.debug is None else {"debug": self.debug, **options}
+        """Options of a launch, those of the decorator, and those that hold for launches."""
+        return {**_OF_LAUNCHES, **({} if self.debug is None else {"debug": self.debug}), **options}
 
 
+_OF_LAUNCHES = {"tensor_maps": True}  # this launcher makes them
 register_constant(constexpr, lambda value: value.value)
 register_constant(BlockFunction)
 run.install(native_run, native_call)

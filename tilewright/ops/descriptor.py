@@ -140,7 +140,10 @@ class MakeTensorDescOp(FlatOp):
 
 @irdl_op_definition
 class DescriptorLoadOp(FlatOp):
-    """Read the block at some indices; operands: descriptor, then one index per dimension."""
+    """Read the block at some indices; operands: descriptor, then one index per dimension of the tensor.
+
+    A block has the last of these dimensions, and is one element long along the others.
+    """
 
     name = "tt.descriptor_load"
     desc = operand_def()
@@ -225,7 +228,8 @@ def _infer_make(call: Call) -> Sequence[Attribute]:
 
 
 def _infer_load(call: Call) -> Sequence[Attribute]:
-    return (_block(call, len(call.operand_types) - 1),)
+    rank = len(shape_of(getattr(call.operand_types[0], "block", i32)))
+    return (_block(call, min(len(call.operand_types) - 1, rank)),)
 
 
 def _infer_store(call: Call) -> Sequence[Attribute]:

@@ -20,11 +20,13 @@ from tilewright.backends.nvidia.device import tensormap
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
 from tilewright.backends.nvidia.tgir.ops import EnterRoleOp
+from tilewright.base.decision import from_records
 from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.specialize import Specialization, specialize_call
 from tilewright.devices.arrays import Array as ReadArray
 from tilewright.devices.arrays import read
 from tilewright.frontend import entry
+from tilewright.ir.decisions import Decisions
 from tilewright.launch.bind import slot_values
 from tilewright.ops import levels
 from tilewright.passes.pipeline import run_passes
@@ -168,7 +170,8 @@ class Described:
         made = entry.build_module(fn, parameter_specs(self.specialization), options, target)
         self.tile_ir = run_passes(made.module)
         levels.verify(self.tile_ir)
-        self.whole = Whole(capability, options, lay_out_module(self.tile_ir.clone(), options, target))
+        self.decisions = Decisions()
+        self.whole = Whole(capability, options, lay_out_module(self.tile_ir.clone(), options, target, self.decisions))
         paths = self.specialization.runtime_paths
         slots = [_at(arguments, path) for path in paths]
         addresses = slot_values(arguments, paths)
@@ -179,6 +182,10 @@ class Described:
         """Warps of each role, in order of their numbers."""
         entered = [op.attr_values() for op in self.whole.module.walk() if isinstance(op, EnterRoleOp)]
         return [int(role["num_warps"]) for role in sorted(entered, key=lambda role: int(role["first_warp"]))]
+
+    def refusals(self, subject: str) -> list[str]:
+        """Why something was not done, each time it was not."""
+        return [row.text for row in from_records(self.decisions.records()) if row.subject == subject and not row.taken]
 
     def run(self, grid: Sequence[int], order: str = FIRST, *, early: bool = False) -> Result:
         """Run it on the simulated GPU.

@@ -166,6 +166,10 @@ class FakeCuda(FakeMemory, FakeCapture):
     def _cuDriverGetVersion(self, out: int) -> None:
         _store(out, ctypes.c_int, self.version)
 
+    def _cuTensorMapReplaceAddress(self, out: int, address: int) -> None:
+        assert out % 64 == 0
+        _store(out, ctypes.c_uint64, address)  # as the maps that tests make begin
+
     def _cuGetErrorName(self, code: int, out: int, which: int = 0) -> int:
         if code not in ERRORS:
             return 1

@@ -188,7 +188,7 @@ def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel | ForeignKe
 
 
 def launcher(
-    module: LoadedKernel | ForeignKernel, metadata: Mapping[str, Any], place: Placement
+    module: LoadedKernel | ForeignKernel, metadata: Mapping[str, Any], place: Placement, otherwise: object = None
 ) -> Callable[..., None]:
     """A function ``launch(gx, gy, gz, *values)`` that runs the kernel over a grid.
 

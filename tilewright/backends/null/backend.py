@@ -55,7 +55,9 @@ def load(binary: bytes, metadata: Mapping[str, Any]) -> bytes:
     return binary
 
 
-def launcher(module: Any, metadata: Mapping[str, Any], place: Placement) -> Callable[..., None]:
+def launcher(
+    module: Any, metadata: Mapping[str, Any], place: Placement, otherwise: object = None
+) -> Callable[..., None]:
     """A function that takes a grid and arguments and does nothing."""
 
     def launch(gx: int, gy: int, gz: int, *values: Any) -> None:

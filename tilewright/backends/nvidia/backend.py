@@ -20,7 +20,7 @@ from tilewright.backends.nvidia.arch import MAX_THREADS, WARP, Arch, arch_of, ta
 from tilewright.backends.nvidia.device import driver, stub
 from tilewright.backends.nvidia.device.launch import LoadedKernel, make_launch
 from tilewright.backends.nvidia.options import CudaOptions
-from tilewright.backends.protocol import ByteCache
+from tilewright.backends.protocol import ByteCache, Launch
 from tilewright.base.errors import OutOfResources
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Placement, Target
@@ -93,15 +93,7 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
     def emit(module: ModuleOp, metadata: dict[str, Any]) -> str:
         kernel = lower.emit_kernel(module, options, target)
         _check_resources(kernel, module, arch)
-        metadata.update(
-            symbol=kernel.symbol,
-            shared=kernel.shared_bytes,
-            block_warps=kernel.num_warps,
-            cluster=kernel.cluster,
-            asserts=list(kernel.asserts),
-            needs_log=kernel.needs_log,
-            tensor_maps=list(kernel.tensor_maps),
-        )
+        metadata.update(kernel.facts())
         return kernel.llvm
 
     def to_ptx(text: str, _: object) -> str:
@@ -157,7 +149,9 @@ def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel:
     return LoadedKernel(binary, metadata)
 
 
-def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement) -> Callable[..., None]:
+def launcher(
+    module: LoadedKernel, metadata: Mapping[str, Any], place: Placement, otherwise: Callable[[], Launch] | None = None
+) -> Launch:
     """A function ``launch(gx, gy, gz, *values)`` that queues the kernel on a GPU."""
     ordinal = driver.current_device() if place.device is None else place.device
     return make_launch(
@@ -166,6 +160,7 @@ def launcher(module: LoadedKernel, metadata: Mapping[str, Any], place: Placement
         stream=place.stream,
         cooperative=bool(metadata.get("launch_cooperative_grid")),
         programmatic=bool(metadata.get("launch_pdl")),
+        otherwise=otherwise,
     )
 
 

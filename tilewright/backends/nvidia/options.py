@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ class CudaOptions(Options):
         ptx_version: version that the PTX says it is of (80 is 8.0), so that older drivers take it; the assembler
             refuses a kernel that needs a newer one. By default the oldest that has every instruction that is written.
         launch_cooperative_grid: all programs must be resident at once.
+        tensor_maps: loads through pointers may become copies by the copy engine (TMA, Hopper), for which the launch
+            makes tensor maps that follow the parameters. Kernels that are launched by name have it unless they say no;
+            for who launches machine code by other means it is off.
         launch_pdl: the kernel may start before the one ahead of it in the stream has ended.
         extern_libs: path by name of libraries as LLVM's bitcode, whose functions `extern_elementwise` calls;
             "libdevice" is linked instead of the one found.
@@ -41,6 +44,7 @@ class CudaOptions(Options):
     num_stages: int = 3
     num_ctas: int = 1
     maxnreg: int | None = None
+    tensor_maps: bool = False
     launch_cooperative_grid: bool = False
     launch_pdl: bool = False
     extern_libs: Any = ()
@@ -68,6 +72,10 @@ class CudaOptions(Options):
             value = getattr(self, name)
             if value not in held:
                 raise UnsupportedError(f"option {name}={value!r}: {reason}", hint=f"leave out {name}")
+
+    def for_all_values(self) -> CudaOptions:
+        """Without tensor maps of pointers: strides that are not positive have none, say."""
+        return replace(self, tensor_maps=False) if self.tensor_maps else self
 
     @property
     def block_warps(self) -> int:

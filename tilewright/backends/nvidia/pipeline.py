@@ -4,8 +4,8 @@
 
     tile IR --inline all--> --sums of products--> --operands in place-->
             --long rows over a cluster--> --large tiles in strips-->
-            --reductions after loops--> --carried numbers--> --choose descriptors--> --assign layouts-->
-            --stores in slices-->
+            --reductions after loops--> --carried numbers--> --choose descriptors--> --loads of boxes-->
+            --assign layouts--> --stores in slices-->
             --double buffer--> --roles--> --pipeline loops--> --order memory, barriers--> laid-out tile IR
 """
 
@@ -35,6 +35,7 @@ from tilewright.backends.nvidia.plan.roles import split_into_roles
 from tilewright.backends.nvidia.plan.slices import keep_slices_apart, store_in_slices
 from tilewright.backends.nvidia.plan.subjects import CLUSTER
 from tilewright.backends.nvidia.plan.team import Team
+from tilewright.backends.nvidia.plan.tensor_maps import load_boxes
 from tilewright.base.decision import Answer, No
 from tilewright.base.errors import InternalError
 from tilewright.base.target import Target
@@ -92,6 +93,7 @@ def _late_steps(team: Team, options: CudaOptions, arch: Arch, decisions: Decisio
         ("induction_variables", _simplify_induction_variables),
         ("locks", order_locks),
         ("descriptors", lambda module: choose_descriptors(module, arch, decisions)),
+        ("tensor_maps", lambda module: load_boxes(module, options, arch, decisions)),
         ("assign", lambda module: lay_out(module, team, lambda op: plan_dot(op, warps, arch, decisions))),
         ("stores_in_slices", lambda module: store_in_slices(module, decisions)),
         ("double_buffer", lambda module: double_buffer_loads(module, decisions)),

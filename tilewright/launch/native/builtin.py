@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.backends.llvm.calls import tables as t
-from tilewright.backends.protocol import Packing
+from tilewright.backends.protocol import Maps, Packing
 from tilewright.base.cache_layers import SmallObjects
 from tilewright.launch.native.machine import Machine, machine
 
 _MOST_ENTRIES = 256  # of one kernel; with one more it starts anew
 _HOOKS, _ENTRIES = 3, 4  # places in what a state keeps
+_MAP_WORDS, _MAP_ALIGNMENT = 16, 64  # of a tensor map: the alignment, in bytes, is what the driver asks for
 
 
 class _State(int):
@@ -121,7 +122,7 @@ class Builtin:
         if packing is not None:
             _pack(entry, packing)
             if packing.maps is not None:
-                kept.append(_LastMaps(entry, known, packing.maps))
+                kept.append(_LastMaps(entry, known, packing.record, packing.maps))
         self._entries.append((entry, tables, known, meta, launch, packing, result, kept))
         self._words[t.STATE_FIRST] = ctypes.addressof(entry)  # one word: who reads it sees a whole entry
 
@@ -145,30 +146,37 @@ class _LastMaps:
     Args:
         entry: of the call.
         known: the call.
+        record: first word of the block of the kernel that takes these maps.
         maps: of the packing.
     """
 
-    def __init__(self, entry: Any, known: t.KnownCall, maps: tuple[int, tuple[int, ...], Any]) -> None:
-        offset, parameters, self._encode = maps
-        self._columns = {parameter: known.slots[parameter][0] for parameter in parameters}
-        self._keys = _words([word for column in self._columns.values() for word in (column, 0)])
+    def __init__(self, entry: Any, known: t.KnownCall, record: int, maps: Maps) -> None:
+        self._record, self._encode = record, maps.encode
+        keys = [(number, -1) for number in maps.parameters]
+        keys += [(number, place * _MAP_WORDS) for place, number in enumerate(maps.bases)]
+        self._rows = [(number, known.slots[number][0], place) for number, place in keys]
+        self._keys = _words([0] * (t.MAP_WORDS * len(keys)))
         self._table, self._lock = _words([0] * t.MAPS_WORDS), threading.Lock()
         self._image: Any = None
-        self._table[t.MAPS_NKEYS], self._table[t.MAPS_KEYS] = len(parameters), ctypes.addressof(self._keys)
-        self._table[t.MAPS_OFFSET] = offset
+        self._table[t.MAPS_NKEYS], self._table[t.MAPS_KEYS] = len(keys), ctypes.addressof(self._keys)
+        self._table[t.MAPS_OFFSET], self._table[t.MAPS_MOVE] = maps.offset, maps.move
         self._describer = self._describe  # a method is a new object at each mention
         entry[t.ENTRY_MAPS], entry[t.ENTRY_DESCRIBE] = ctypes.addressof(self._table), id(self._describer)
 
     def _describe(self, values: int) -> None:
         """Make the maps for the values at an address; whoever looks meanwhile finds none."""
-        numbers = {p: ctypes.c_int64.from_address(values + 8 * column).value for p, column in self._columns.items()}
-        made = self._encode(numbers)
+        numbers = {number: ctypes.c_int64.from_address(values + 8 * column).value for number, column, _ in self._rows}
+        record, made = self._encode(numbers)
         with self._lock:
             self._table[t.MAPS_KNOWN] = 0
-            self._image = ctypes.create_string_buffer(made, len(made))
-            self._table[t.MAPS_IMAGE], self._table[t.MAPS_NIMAGE] = ctypes.addressof(self._image), len(made) // 8
-            for index, number in enumerate(numbers.values()):
-                self._keys[2 * index + 1] = number
+            self._image = ctypes.create_string_buffer(len(made) + _MAP_ALIGNMENT)
+            start = ctypes.addressof(self._image) + -ctypes.addressof(self._image) % _MAP_ALIGNMENT
+            ctypes.memmove(start, made, len(made))
+            self._table[t.MAPS_IMAGE], self._table[t.MAPS_NIMAGE] = start, len(made) // 8
+            self._table[t.MAPS_RECORD] = record
+            for index, (number, column, place) in enumerate(self._rows):
+                row = (column, numbers[number], place if record == self._record else -1)
+                self._keys[t.MAP_WORDS * index : t.MAP_WORDS * (index + 1)] = row
             self._table[t.MAPS_KNOWN] = 1
 
 

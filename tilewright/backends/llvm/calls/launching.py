@@ -169,18 +169,34 @@ maps.there:
   %maps.never = icmp eq i64 %maps.known, 0
   br i1 %maps.never, label %describe, label %key
 key:
-  %key.i = phi i64 [ 0, %maps.there ], [ %key.next, %key.one ]
+  %key.i = phi i64 [ 0, %maps.there ], [ %key.next, %key.one ], [ %key.next, %keep ]
   %key.end = icmp eq i64 %key.i, %maps.nkeys
   br i1 %key.end, label %map, label %key.one
 key.one:
   %key.next = add i64 %key.i, 1
-  %key.row = shl i64 %key.i, 1
+  %key.row = mul i64 %key.i, {t.MAP_WORDS}
   %key.at = getelementptr i64, ptr %maps.keys, i64 %key.row
-  %key.column = call i64 @word(ptr %key.at, i64 0)
-  %key.kept = call i64 @word(ptr %key.at, i64 1)
+  %key.column = call i64 @word(ptr %key.at, i64 {t.MAP_COLUMN})
+  %key.kept = call i64 @word(ptr %key.at, i64 {t.MAP_VALUE})
   %key.now = call i64 @word(ptr %values, i64 %key.column)
   %key.same = icmp eq i64 %key.now, %key.kept
-  br i1 %key.same, label %key, label %describe
+  br i1 %key.same, label %key, label %other
+other:
+  %key.place = call i64 @word(ptr %key.at, i64 {t.MAP_PLACE})
+  %key.size = icmp slt i64 %key.place, 0
+  br i1 %key.size, label %describe, label %move
+move:                                     ; another tensor of the same sizes and strides
+  %move.image = call ptr @pointer(ptr %maps, i64 {t.MAPS_IMAGE})
+  %move.map = getelementptr i64, ptr %move.image, i64 %key.place
+  %move.to = inttoptr i64 %key.now to ptr
+  %mover = call ptr @pointer(ptr %maps, i64 {t.MAPS_MOVE})
+  %move.code = call i32 %mover(ptr %move.map, ptr %move.to)
+  %moved = icmp eq i32 %move.code, 0
+  br i1 %moved, label %keep, label %describe
+keep:
+  %kept.at = getelementptr i64, ptr %key.at, i64 {t.MAP_VALUE}
+  store i64 %key.now, ptr %kept.at
+  br label %key
 describe:                                 ; and look again: another thread may describe its own meanwhile
   %describer = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_DESCRIBE})
   %values.n = ptrtoint ptr %values to i64
@@ -198,7 +214,10 @@ map:
   %image.words = call i64 @word(ptr %maps, i64 {t.MAPS_NIMAGE})
   %image.offset = call i64 @word(ptr %maps, i64 {t.MAPS_OFFSET})
   %image.to = getelementptr i8, ptr %block, i64 %image.offset
-  br label %copy
+  %maps.record = call i64 @word(ptr %maps, i64 {t.MAPS_RECORD})
+  store i64 %maps.record, ptr %block
+  %image.none = icmp eq i64 %image.words, 0
+  br i1 %image.none, label %aim, label %copy
 copy:
   %copy.i = phi i64 [ 0, %map ], [ %copy.next, %copy ]
   %copy.next = add i64 %copy.i, 1

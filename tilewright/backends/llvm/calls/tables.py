@@ -51,9 +51,13 @@ LEAVE, if there is one, is called with behind it. WRITTEN are the columns of ten
 what a thread needs, taken from the block that SPARE tells of, or else from BORROW, a Python function. MAPS are the
 tensor maps of the last launch, which DESCRIBE, a Python function that takes the address of the values, makes anew."""
 
-MAPS_KNOWN, MAPS_NKEYS, MAPS_KEYS, MAPS_NIMAGE, MAPS_IMAGE, MAPS_OFFSET, MAPS_WORDS = range(7)
-"""Whether there are any; how many values they are made of, and pairs of the column and the value of each; how many
-words they have, where these lie, where they go in the block. Read and written with the lock of the interpreter held."""
+MAPS_KNOWN, MAPS_NKEYS, MAPS_KEYS, MAPS_NIMAGE, MAPS_IMAGE, MAPS_OFFSET, MAPS_RECORD, MAPS_MOVE = range(8)
+MAPS_WORDS = 8
+"""Whether there are any; how many values they are made of, and for each its column, the value, and which word of the
+maps begins one of which it is the address (-1 for none); how many words they have, where these lie, where they go in
+the block; the RECORD of the kernel that takes them; MOVE, a function that changes the address of a map. Read and
+written with the lock of the interpreter held."""
+MAP_COLUMN, MAP_VALUE, MAP_PLACE, MAP_WORDS = range(4)
 
 COLUMN_SOURCE, COLUMN_PARENT, COLUMN_NAME, COLUMN_KIND, COLUMN_WANTED, COLUMN_MASK, COLUMN_KEY = range(7)
 COLUMN_SIZE, COLUMN_WORDS = 7, 8

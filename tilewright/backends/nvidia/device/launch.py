@@ -32,8 +32,8 @@ from tilewright.backends.nvidia.device.stub import (
     stub_address,
 )  # fmt: skip
 from tilewright.backends.nvidia.device.tensormap import MAP_BYTES
-from tilewright.backends.protocol import ALWAYS, Packing
-from tilewright.base.errors import GridError, OutOfResources, TilewrightError
+from tilewright.backends.protocol import ALWAYS, Maps, Packing
+from tilewright.base.errors import ArgumentError, GridError, OutOfResources, TilewrightError
 from tilewright.base.tracebacks import shorten_traceback
 
 Launch = Callable[..., None]
@@ -95,7 +95,7 @@ class LoadedKernel:
 
 def make_launch(
     kernel: LoadedKernel, ordinal: int, *, stream: int | None = None, cooperative: bool = False,
-    programmatic: bool = False,
+    programmatic: bool = False, otherwise: Callable[[], Launch] | None = None,
 ) -> Launch:  # fmt: skip
     """A function that queues the kernel on a GPU.
 
@@ -105,12 +105,14 @@ def make_launch(
         stream: handle of the stream of every launch; by default the one that is current at each launch.
         cooperative: all blocks of the grid must be resident at once (grid-wide barriers).
         programmatic: programmatic dependent launch: the kernel may start before its predecessor has ended.
+        otherwise: gives what launches values that suit no tensor maps of pointers.
 
     Returns:
         `launch(gx, gy, gz, *values)`: the grid (positive integers), then an address or number per run-time parameter.
     """
     facts = kernel.metadata
-    maps = facts.get("tensor_maps", ())
+    maps, takes_all = facts.get("tensor_maps", ()), facts.get("takes_all", True)
+    otherwise = otherwise or functools.partial(_refuse, facts["name"])
     types = [*facts["types"], *[TENSOR_MAP] * len(maps), *(["*u8"] if facts["needs_log"] else [])]
     function = kernel.on(ordinal)
     offsets = function.parameter_offsets(len(types)) if maps else None
@@ -121,13 +123,15 @@ def make_launch(
         cooperative, programmatic, (parameter_offsets(types, offsets)[-1][0], log.address) if log else (0, 0),
     )  # fmt: skip
 
-    def hidden(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    def hidden(values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        if not takes_all and not tensormap.suits(maps, values):
+            return None
         return *(tensormap.encode(recipe, values, ordinal) for recipe in maps), *([log.address] if log else [])
 
     reader = driver.stream_reader() if stream is None else lambda _: stream
     launch = _launch_function(
         _packers(types, form), record, ordinal, reader, facts["cluster"], hidden if maps or log else None,
-        _Explain(facts["name"], ordinal),
+        _Explain(facts["name"], ordinal), otherwise,
     )  # fmt: skip
     launch.kept = (kernel, function, record, log)  # type: ignore[attr-defined]
     if log and not log.traps:
@@ -138,28 +142,41 @@ def make_launch(
         assert [offset for offset, _ in places[given : given + len(maps)]] == [
             places[given][0] + MAP_BYTES * index for index in range(len(maps))
         ]  # 128 bytes at multiples of 64
-        made_of = _described(maps, places[given][0], ordinal) if maps else None
+        made_of = _described(maps, places[given][0], ordinal, record.address, otherwise, takes_all) if maps else None
         launch.packing = _packing(  # type: ignore[attr-defined]
             places[:given], record, launch, reader, stream, facts["cluster"], _Explain(facts["name"], ordinal), made_of
         )
     return launch
 
 
-Maps = tuple[int, tuple[int, ...], Callable[[Mapping[int, int]], bytes]]
+def _refuse(name: str) -> Launch:
+    raise ArgumentError(
+        f"kernel `{name}`: the copy engine takes no tensor of these sizes, strides or alignment",
+        hint="compile with tensor_maps=False",
+    )
 
 
-def _described(recipes: Sequence[tensormap.Recipe], offset: int, ordinal: int) -> Maps:
-    """The tensor maps of a kernel, which follow each other from an offset on among its parameters."""
-    pairs = [pair for recipe in recipes for pair in (recipe["base"], *recipe["shape"], *recipe["strides"])]
+def _described(
+    recipes: Sequence[tensormap.Recipe], offset: int, ordinal: int, record: int,
+    otherwise: Callable[[], Launch], takes_all: bool,
+) -> Maps:  # fmt: skip
+    """The tensor maps of a kernel, which follow each other from an offset on among its parameters, with the record of
+    the kernel that takes them: the other one where the values of a launch suit no map."""
+    pairs = [pair for recipe in recipes for pair in (*recipe["shape"], *recipe["strides"])]
 
-    def encode(values: Mapping[int, int]) -> bytes:
+    def encode(values: Mapping[int, int]) -> tuple[int, bytes]:
         try:
-            return b"".join(tensormap.encode(recipe, values, ordinal) for recipe in recipes)
+            if not takes_all and not tensormap.suits(recipes, values):
+                packing: Packing = otherwise().packing  # type: ignore[attr-defined]
+                return (packing.record, b"") if packing.maps is None else packing.maps.encode(values)
+            return record, b"".join(tensormap.encode(recipe, values, ordinal) for recipe in recipes)
         except Exception as error:
             shorten_traceback(error)
             raise
 
-    return HEADER_BYTES + offset, tuple(sorted({slot for slot, _ in pairs if slot is not None})), encode
+    sizes = tuple(sorted({slot for slot, _ in pairs if slot is not None}))
+    bases, move = tuple(recipe["base"][0] for recipe in recipes), cuda().address("cuTensorMapReplaceAddress")
+    return Maps(HEADER_BYTES + offset, sizes, bases, move, encode)
 
 
 def _packing(
@@ -179,7 +196,8 @@ def _packing(
 
 def _launch_function(
     packers: tuple[Pack, Pack], record: Record, ordinal: int, reader: Callable[[int], int], cluster: int,
-    hidden: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None, explain: _Explain,
+    hidden: Callable[[tuple[Any, ...]], tuple[Any, ...] | None] | None, explain: _Explain,
+    otherwise: Callable[[], Launch],
 ) -> Launch:  # fmt: skip
     pack, convert = packers
     run, address = launch_stub(), record.address
@@ -198,7 +216,15 @@ def _launch_function(
 
     if hidden is None:
         return launch if cluster == 1 else lambda gx, gy, gz, *values: launch(gx * cluster, gy, gz, *values)
-    return lambda gx, gy, gz, *values: launch(gx * cluster, gy, gz, *values, *hidden(values))
+
+    def launch_with_hidden(gx: int, gy: int, gz: int, *values: Any) -> None:
+        more = hidden(values)
+        if more is None:
+            otherwise()(gx, gy, gz, *values)
+        else:
+            launch(gx * cluster, gy, gz, *values, *more)
+
+    return launch_with_hidden
 
 
 def _packers(types: list[str], form: str) -> tuple[Pack, Pack]:

@@ -64,6 +64,7 @@ _FUNCTIONS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "cuMemsetD8Async": ("", (_A, ctypes.c_ubyte, _Z, _P)),
     "cuMemGetAddressRange": ("_v2", (_P, _P, _A)),
     "cuPointerGetAttribute": ("", (_P, _I, _A)),
+    "cuTensorMapReplaceAddress": ("", (_P, _P)),
     "cuTensorMapEncodeTiled": ("", (_P, _I, _U, _P, _P, _P, _P, _P, _I, _I, _I, _I)),
 }  # fmt: skip
 

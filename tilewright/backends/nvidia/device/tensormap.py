@@ -20,7 +20,9 @@ MAP_BYTES = 128
 MAP_ALIGNMENT = 64  # of the map itself, in memory and among the parameters of a kernel
 Recipe = Mapping[str, Any]
 """How a launch describes a tensor: `element`, `box`, `swizzle`, `nan_padding`, `round_to_tf32` as for `encode_tiled`;
-`base`, `shape` and `strides` in pairs, of which one is None: [number of a parameter, constant]."""
+`base`, `shape` and `strides` in pairs, of which one is None: [number of a parameter, constant]. `from_pointers` says
+that the map stands for pointers and masks, and launches whose values suit no map go to a kernel without (`suits`)."""
+Values = Sequence[Any] | Mapping[int, Any]
 # CUtensorMapDataType by signature type; 8-bit floats travel as bytes.
 _TYPES = {
     "u8": 0, "i8": 0, "u1": 0, "fp8e4nv": 0, "fp8e5": 0, "u16": 1, "i16": 1, "u32": 2, "i32": 3, "u64": 4, "i64": 5,
@@ -31,6 +33,7 @@ _TF32 = 11  # float32 that is rounded to tf32 on the way
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes: CUtensorMapSwizzle
 _PROMOTE_L2_128 = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 _MAX_RANK, _MAX_BOX = 5, 256
+_MAX_SIZE, _MAX_STRIDE = 1 << 31, 1 << 40  # places are signed numbers of 32 bits; bytes
 
 
 def encode_tiled(
@@ -88,7 +91,7 @@ def encode_tiled(
     return ctypes.string_at(start, MAP_BYTES)
 
 
-def encode(recipe: Recipe, values: Sequence[Any] | Mapping[int, Any], ordinal: int) -> bytes:
+def encode(recipe: Recipe, values: Values, ordinal: int) -> bytes:
     """The map for one launch; equal ones are made once.
 
     Args:
@@ -99,16 +102,39 @@ def encode(recipe: Recipe, values: Sequence[Any] | Mapping[int, Any], ordinal: i
     Raises:
         ArgumentError, DriverError: as `encode_tiled`.
     """
+    base, shape, strides = _tensor(recipe, values)
+    return _encoded(
+        ordinal, base, recipe["element"], shape, strides, tuple(recipe["box"]), recipe["swizzle"],
+        recipe["nan_padding"], recipe["round_to_tf32"],
+    )  # fmt: skip
+
+
+def suits(recipes: Sequence[Recipe], values: Values) -> bool:
+    """Whether the copy engine reads what pointers and masks say, in all maps that stand for some.
+
+    Args:
+        recipes: of the compiled kernel.
+        values: its parameters by their numbers.
+    """
+    for recipe in recipes:
+        if recipe.get("from_pointers"):
+            base, shape, strides = _tensor(recipe, values)
+            size = _SIZES[_TYPES[recipe["element"]]]
+            if base % 16 or not all(0 < extent <= _MAX_SIZE for extent in shape):
+                return False
+            if not all(0 < stride * size < _MAX_STRIDE and stride * size % 16 == 0 for stride in strides[:-1]):
+                return False
+    return True
+
+
+def _tensor(recipe: Recipe, values: Values) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Address, sizes and strides that a recipe takes from the values of a launch."""
 
     def of(pair: Sequence[Any]) -> int:
         slot, constant = pair
         return int(constant if slot is None else values[slot])
 
-    return _encoded(
-        ordinal, of(recipe["base"]), recipe["element"], tuple(map(of, recipe["shape"])),
-        tuple(map(of, recipe["strides"])), tuple(recipe["box"]), recipe["swizzle"], recipe["nan_padding"],
-        recipe["round_to_tf32"],
-    )  # fmt: skip
+    return of(recipe["base"]), tuple(map(of, recipe["shape"])), tuple(map(of, recipe["strides"]))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -92,7 +92,7 @@ def emit_load(k: Kernel, op: Operation) -> None:
         place = stage_of(k, k.buffer(op.barrier), k.scalar(op.stage))
         size = const(I32, plan.boxes * plan.box_bytes)
         f.call("llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", I64, (place, size))
-        name = f"{_TENSOR}.g2s.cta.tile.{len(plan.box)}d"
+        name = f"{_TENSOR}.g2s.cta.tile.{len(op.indices)}d"
         for target, corner in _boxes(k, plan, k.buffer(op.dst), op.indices):
             f.call(name, VOID, (target, place, k.scalar(op.desc), *corner, *_NO_HINT))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation
@@ -64,6 +65,17 @@ class LoweredKernel:
     needs_log: bool = False
     cluster: int = 1
     tensor_maps: tuple[Recipe, ...] = ()
+
+    def facts(self) -> dict[str, Any]:
+        """What the metadata of the compiled kernel say of it.
+
+        `takes_all` is false where the values of a launch may suit no tensor map of pointers.
+        """
+        return {
+            "symbol": self.symbol, "shared": self.shared_bytes, "block_warps": self.num_warps, "cluster": self.cluster,
+            "asserts": list(self.asserts), "needs_log": self.needs_log, "tensor_maps": list(self.tensor_maps),
+            "takes_all": not any(recipe["from_pointers"] for recipe in self.tensor_maps),
+        }  # fmt: skip
 
 
 def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> LoweredKernel:

@@ -61,7 +61,7 @@ def choose_descriptors(module: ModuleOp, arch: Arch, decisions: Decisions) -> No
     answers = [answer for op in module.ops if isinstance(op, FuncOp) for answer in _served(op, arch)]
     kept = {maker for maker, answer in answers if decisions.note(COPY_ENGINE, maker, answer) is not None}
     for maker in kept:
-        if all(isinstance(use.operation, DescriptorLoadOp) for use in maker.result.uses) and _is_tf32(
+        if all(isinstance(use.operation, DescriptorLoadOp) for use in maker.result.uses) and is_tf32(
             [result for use in maker.result.uses for result in use.operation.results]
         ):
             maker.attributes[ROUNDED] = UnitAttr()
@@ -70,11 +70,11 @@ def choose_descriptors(module: ModuleOp, arch: Arch, decisions: Decisions) -> No
             simplify(module)
 
 
-def _is_tf32(tiles: Sequence[SSAValue]) -> bool:
+def is_tf32(tiles: Sequence[SSAValue]) -> bool:
     """Whether products of tf32 alone read some tiles: the engine rounds to nearest, where wgmma would cut off."""
     users = [(use.operation, use.index) for tile in tiles for use in tile.uses]
     return bool(users) and all(
-        _is_tf32(user.results)
+        is_tf32(user.results)
         if isinstance(user, TransOp)
         else isinstance(user, DotOp)
         and index < 2
@@ -96,7 +96,7 @@ def _served(function: FuncOp, arch: Arch) -> Iterable[tuple[MakeTensorDescOp, An
     facts, room = axis_facts(function), arch.shared_limit // tuning.DESCRIPTOR_SHARE
     for base, makers in tensors.items():
         users = [use.operation for maker in makers for use in maker.result.uses]
-        no = _unmovable(makers, arch) or _mixed(base, users, ordinary)
+        no = _unmovable(makers, arch) or is_mixed(base, users, ordinary)
         no = no or _unaligned(users, facts) or _too_large(users, room)
         size = 0 if no else sum(map(block_bytes, users))
         room -= size
@@ -118,7 +118,7 @@ def _unmovable(makers: Sequence[MakeTensorDescOp], arch: Arch) -> No | None:
     return None
 
 
-def _mixed(base: SSAValue, users: Sequence[Operation], ordinary: Sequence[Operation]) -> No | None:
+def is_mixed(base: SSAValue, users: Sequence[Operation], ordinary: Sequence[Operation]) -> No | None:
     """Why accesses by the engine could pass ordinary ones of the same tensor."""
     stores = any(isinstance(op, DescriptorStoreOp) for op in users)
     for op in ordinary:
@@ -199,4 +199,4 @@ def _store(op: DescriptorStoreOp) -> None:
     erase(op)
 
 
-__all__ = ["block_bytes", "choose_descriptors", "copy_blocks"]
+__all__ = ["block_bytes", "choose_descriptors", "copy_blocks", "is_mixed", "is_tf32"]

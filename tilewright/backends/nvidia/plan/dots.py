@@ -112,6 +112,11 @@ def plan_dot(op: DotOp, num_warps: int, arch: Arch, decisions: Decisions | None 
     return decisions.note(TENSOR_CORES, op, _mma(op, num_warps, arch)) or _fma(op, num_warps)
 
 
+def is_wgmma(op: DotOp, num_warps: int, arch: Arch) -> bool:
+    """Whether whole groups of four warps make a product of tile IR."""
+    return isinstance(_wgmma(op, num_warps, arch), Yes)
+
+
 def _mma(op: DotOp, num_warps: int, arch: Arch) -> Answer[DotPlan]:
     """The plan with fragments in registers."""
     left, right, shape = _shapes(op)
@@ -394,6 +399,7 @@ __all__ = [
     "fast_dim",
     "fragment_bits",
     "is_fma",
+    "is_wgmma",
     "plan_dot",
     "precision",
     "takes_fp8",

@@ -108,6 +108,18 @@ def plan_prefetches(loop: ForOp | WhileOp, function: FuncOp) -> Loads:
     return [(load, no or _prefetch(load, facts)) for load, no in refused.items()]
 
 
+def loads_ahead(loop: ForOp) -> list[tuple[LoadOp, No | None]]:
+    """The loads through pointers that feed products of a loop, each with why it is not copied ahead, if it is not.
+
+    Args:
+        loop: of tile IR without layouts.
+    """
+    body = loop.body.block
+    loads = [op for op in body.ops if isinstance(op, LoadOp) and shape_of(op.result.type) and _reaches_dot(op)]
+    unfit = _unfit(loop) if loads else None
+    return [(load, _refused(load, body, unfit)) for load in loads]
+
+
 def loop_of(op: Operation) -> Operation | None:
     """The innermost loop around an operation."""
     parent = op.parent_op()
@@ -323,6 +335,6 @@ def ring_bytes(prefetches: Iterable[Prefetch]) -> int:
 
 
 __all__ = [
-    "Prefetch", "address_slice", "block_prefetch", "changed_by", "inverse_order", "loop_of", "may_write", "overwritten",
-    "plan_prefetches", "ring_bytes", "words_of",
+    "Prefetch", "address_slice", "block_prefetch", "changed_by", "inverse_order", "loads_ahead", "loop_of", "may_write",
+    "overwritten", "plan_prefetches", "ring_bytes", "words_of",
 ]  # fmt: skip

@@ -8,7 +8,10 @@ from tilewright.passes.subjects import IF_CONVERTED, SUNK_LOADS
 
 TENSOR_CORES = Subject("tensor cores", "a dot is made by tensor cores instead of multiply-adds of single elements")
 WGMMA = Subject("wgmma", "a dot is made by whole groups of four warps, with operands from shared memory (Hopper)")
-COPY_ENGINE = Subject("copy engine", "blocks of a descriptor are moved by the copy engine (TMA) instead of by threads")
+COPY_ENGINE = Subject(
+    "copy engine",
+    "blocks of a descriptor, or of what pointers reach, are moved by the copy engine (TMA) instead of by threads",
+)
 RING = Subject("ring buffer", "a load of a loop is copied to shared memory some iterations before a dot needs it")
 DOUBLE_BUFFERED = Subject(
     "double buffering", "a load of a loop over rows is made an iteration before it is used, in registers"

@@ -24,10 +24,13 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT, hardware_swizzled, row_major, widest_swizzle
+from tilewright.ops.casts import ExtSIOp, TruncIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.descriptor import MakeTensorDescOp, TensorDescType
 
 ROUNDED = "tw.tf32"  # of a descriptor whose blocks are rounded to tf32 on the way
+FROM_POINTERS = "tw.pointers"  # of one that stands for pointers and masks, as long as its launch can describe it
+FARTHEST = (1 << 31) - 1  # size of a tensor of which no mask says where it ends
 _LONGEST = 256  # elements of a box along a dim
 _LEAST = 128  # bytes of a block: the alignment of what the engine writes
 _LEAST_ROW = 16  # bytes
@@ -181,17 +184,26 @@ def recipe_of(maker: MakeTensorDescOp) -> Recipe:
     return {
         "element": _element_name(maker.result.type),
         "base": _source(maker.base),
-        "shape": [_source(value) for value in maker.sizes],
+        "shape": [_size(value, maker) for value in maker.sizes],
         "strides": [_source(value) for value in maker.strides],
-        "box": list(plan.box),
+        "box": [*[1] * (maker.rank - len(plan.box)), *plan.box],
         "swizzle": plan.swizzle,
         "nan_padding": maker.pads_nan,
         "round_to_tf32": ROUNDED in maker.attributes,
+        "from_pointers": FROM_POINTERS in maker.attributes,
     }
 
 
+def _size(value: SSAValue, maker: MakeTensorDescOp) -> list[int | None]:
+    """The source of a size; all places of 32 bits are within a tensor that ends nowhere."""
+    found = _source(value)
+    return [None, FARTHEST + 1] if FROM_POINTERS in maker.attributes and found == [None, FARTHEST] else found
+
+
 def _source(value: SSAValue) -> list[int | None]:
-    """[parameter, None] or [None, constant]."""
+    """[parameter, None] or [None, constant]; what is converted is as long as the launch sees that it fits."""
+    if isinstance(value.owner, ExtSIOp | TruncIOp):
+        value = value.owner.operands[0]
     if isinstance(value, BlockArgument):
         return [value.index, None]
     number = value.owner.splat_value if isinstance(value.owner, ConstantOp) else None
@@ -200,6 +212,8 @@ def _source(value: SSAValue) -> list[int | None]:
 
 
 __all__ = [
+    "FARTHEST",
+    "FROM_POINTERS",
     "ROUNDED",
     "CopyPlan",
     "SlicePlan",

@@ -1,0 +1,118 @@
+"""Loads through pointers that become copies of boxes: which ones, and that what they bring is what the pointers say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.backends.nvidia import box_kernels as kernels
+from tests.backends.nvidia.box_kernels import TILES, operands
+from tests.backends.nvidia.descriptor_kernels import Described
+from tilewright.backends.nvidia.tgir.ops import AsyncCopyOp, MemDescIndexOp, TmaLoadOp
+
+
+def run(kernel: Any, args: list[Any], grid: tuple[int, ...], **constants: Any) -> Described:
+    made = Described(kernel, args, tensor_maps=True, **{**TILES, **constants})
+    made.run(grid)
+    return made
+
+
+def copies(made: Described) -> tuple[int, int]:
+    """How many loads of loops the engine makes, and how many threads make."""
+    found: dict[type, set[Any]] = {TmaLoadOp: set(), AsyncCopyOp: set()}
+    for op in made.whole.module.walk():
+        if isinstance(op, TmaLoadOp | AsyncCopyOp):
+            buffer = op.dst.owner
+            found[type(op)].add(buffer.operands[0] if isinstance(buffer, MemDescIndexOp) else op.dst)
+    return len(found[TmaLoadOp]), len(found[AsyncCopyOp])
+
+
+def check(a: Any, b: Any, c: Any) -> None:
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("mask", [0, 1, 2])
+def test_a_product(mask: int, wide: bool) -> None:
+    m, n, k = [(128, 128, 64), (96, 80, 64), (96, 80, 48)][mask]
+    a, b, c = operands(m, n, k)
+    made = run(kernels.product, [a, b, c, m, n, k, k, 1, n, 1, n], (-(-m // 64), -(-n // 64)), MASK=mask, WIDE=wide)
+    check(a, b, c)
+    assert copies(made) == ((0, 2) if wide and mask < 2 else (2, 0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.uint16])
+def test_types(dtype: Any) -> None:
+    """tf32 and 8 bits are multiplied turned over, B read as fragments from where the engine puts it."""
+    accumulator = {"ACC": kernels.tl.int32} if dtype is np.int8 else {}
+    a, b, c = operands(70, 96, 80, np.float16 if dtype is np.uint16 else dtype, np.int32 if accumulator else np.float32)
+    made = run(
+        kernels.product, [a, b, c, 70, 96, 80, 80, 1, 96, 1, 96], (2, 2), **accumulator, BK=64 if accumulator else 32
+    )
+    check(a, b, c)
+    assert copies(made) == (2, 0)
+    rounded = [recipe["round_to_tf32"] for recipe in made.whole.lowered().tensor_maps]
+    assert rounded == [dtype is np.float32] * 2
+
+
+def test_rows_that_are_columns() -> None:
+    """The dim of a tile that is contiguous in memory may be either."""
+    a, b, c = operands(80, 72, 64)
+    left, right = a.T.copy(), kernels.aligned(72, 64)
+    right[:] = b.T
+    aligned = kernels.aligned(64, 80)
+    aligned[:] = left
+    made = run(kernels.product, [aligned, right, c, 80, 72, 64, 1, 80, 1, 64, 72], (2, 2))
+    check(a, b, c)
+    assert copies(made) == (2, 0)
+
+
+def test_batches() -> None:
+    z, m, n, k = 2, 80, 72, 48
+    a, b, c = kernels.aligned(z * m, k), kernels.aligned(z * n, k), kernels.aligned(z * m, n, np.float32)
+    random = np.random.default_rng(1)
+    for array in (a, b):
+        array[:] = random.integers(-3, 4, array.shape)
+    made = run(kernels.batched, [a, b, c, m, n, k, m * k, k, n * k, k, m * n, n], (2, 2, z))
+    for i in range(z):
+        check(a[i * m : (i + 1) * m], b[i * n : (i + 1) * n].T, c[i * m : (i + 1) * m])
+    assert copies(made) == (2, 0)
+    assert [recipe["box"] for recipe in made.whole.lowered().tensor_maps] == [[1, 64, 32]] * 2
+
+
+def test_strides_that_are_numbers() -> None:
+    a, b, c = operands(100, 64, 96)
+    made = run(kernels.of_numbers, [a, b, c, 100], (2,), N=64, K=96)
+    check(a, b, c)
+    assert copies(made) == (2, 0)
+
+
+@pytest.mark.parametrize("warps", [4, 8])
+def test_tiles_in_a_loop(warps: int) -> None:
+    """With eight warps and enough to copy, roles divide such loops, as they do those of descriptors."""
+    a, b, c = operands(150, 144, 80)
+    made = Described(
+        kernels.persistent, [a, b, c, 150, 144, 80, 4], tensor_maps=True, num_warps=warps, BM=128, BN=128, BK=64
+    )
+    made.run((3,))
+    check(a, b, c)
+    assert bool(made.roles) is (warps == 8)
+
+
+REFUSED = {
+    "other": (kernels.product, {"OTHER": 1}, 11, "a copy puts zeros where the mask is off"),
+    "wrapped": (kernels.wrapped, {}, 6, "affine"),
+    "shifted": (kernels.shifted, {}, 7, "may be negative"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_stays_with_pointers(name: str) -> None:
+    kernel, constants, count, why = REFUSED[name]
+    a, b, c = operands(64, 64, 64)
+    args = [a, b, c, 64, 64, 64, *([64, 1, 64, 1, 64] if count == 11 else [0] * (count - 6))]
+    made = run(kernel, args, (1, 1), **constants)
+    check(a, b, c) if name != "other" else None
+    assert any(why in text for text in made.refusals("copy engine")), made.refusals("copy engine")
