@@ -1,4 +1,7 @@
-"""Products that ask for a warp group which copies: through descriptors, which it can, and through pointers."""
+"""Products that ask for a warp group which copies: through descriptors, which it can, and through pointers.
+
+And two products one after the other, which can run beside each other if only the next iteration needs the last.
+"""
 
 # mypy: ignore-errors
 
@@ -35,3 +38,23 @@ def roles_asked_for_by_pointers(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, 
         y = tl.load(b_ptr + k[:, None] * N + n[None, :], mask=k[:, None] < K, other=0.0)
         acc = tl.dot(x, y, acc)
     write(c_ptr, acc, m, n, M, N)
+
+
+@spelled(ROLES, [*_BLOCKS, 512, 64])
+def products_one_after_the_other(a, b, c, K, BLOCK: tl.constexpr):
+    rows = a.load([tl.program_id(0) * BLOCK, 0])
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for k in tl.range(0, K, BLOCK, warp_specialize=True):
+        scores = tl.maximum(tl.dot(rows, b.load([k, 0]).T), 0.0)
+        acc = tl.dot(scores.to(tl.float16), b.load([k, BLOCK]), acc)
+    c.store([tl.program_id(0) * BLOCK, 0], acc.to(tl.float16))
+
+
+@spelled(ROLES, [*_BLOCKS, 512, 64])
+def products_of_which_the_last_is_looked_at(a, b, c, K, BLOCK: tl.constexpr):
+    rows = a.load([tl.program_id(0) * BLOCK, 0])
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for k in tl.range(0, K, BLOCK, warp_specialize=True):
+        scores = tl.dot(rows, b.load([k, 0]).T)
+        acc = tl.maximum(tl.dot(scores.to(tl.float16), b.load([k, BLOCK]), acc), 0.0)
+    c.store([tl.program_id(0) * BLOCK, 0], acc.to(tl.float16))

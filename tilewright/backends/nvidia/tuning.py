@@ -61,6 +61,10 @@ ROLE_BYTES = 16 * 1024
 # 4 warps, of which several blocks share a multiprocessor and hide the copies of each other, 454; of width 128 591, 539.
 ROLE_WARPS = 8
 
+# Registers of a thread beside the sums and fragments of the products of a rotated loop: statistics of rows, addresses,
+# positions. Not measured by itself: attention with tiles of 128 takes 28.
+ROTATION_REGISTERS = 32
+
 # --- registers -------------------------------------------------------------------------------------------
 
 # Blocks of so many warps get fewer registers where one more of them then fits, even beside others. Measured: H200,

@@ -10,7 +10,13 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from tilewright.backends.nvidia.plan.prefetch import Prefetch, inverse_order
 from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, InitBarrierOp, LocalAllocOp, LocalLoadOp
-from tilewright.backends.nvidia.tgir.types import layout_of, memdesc_type, with_layout
+from tilewright.backends.nvidia.tgir.types import (
+    MemDescType,
+    layout_of,
+    memdesc_shape,
+    memdesc_type,
+    with_layout,
+)
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import element_type, i1, i32, i64, shape_of, tile_type
 from tilewright.layouts.shared import row_major
@@ -100,6 +106,12 @@ def read_load(b: Builder, prefetch: Prefetch, stage: SSAValue) -> None:
         result.replace_all_uses_with(tile if order is None else transposed(b, tile, inverse_order(order)))
 
 
+def ring_type(buffer: Attribute, count: int) -> MemDescType:
+    """So many buffers of a type."""
+    assert isinstance(buffer, MemDescType)
+    return memdesc_type((count, *memdesc_shape(buffer)), element_type(buffer.tile), layout_of(buffer))
+
+
 def make_barrier(function: FuncOp, stages: int, copies: int) -> SSAValue:
     """A barrier for copies of blocks, made at the start of a kernel.
 
@@ -115,4 +127,4 @@ def make_barrier(function: FuncOp, stages: int, copies: int) -> SSAValue:
     return b.make(InitBarrierOp, [memory], memory.type, count=copies)
 
 
-__all__ = ["Builder", "make_barrier", "read_load", "transposed"]
+__all__ = ["Builder", "make_barrier", "read_load", "ring_type", "transposed"]

@@ -27,11 +27,11 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, ModuleOp
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.plan.allocate import scratch_bytes
-from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read_load, transposed
+from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read_load, ring_type, transposed
 from tilewright.backends.nvidia.plan.descriptors import block_bytes, copy_blocks
 from tilewright.backends.nvidia.plan.operands import fragments_read, stage_operands
 from tilewright.backends.nvidia.plan.prefetch import Prefetch, address_slice, loop_of, plan_prefetches, ring_bytes
@@ -54,8 +54,6 @@ from tilewright.backends.nvidia.tgir.types import (
     layout_of,
     memdesc_bytes,
     memdesc_count,
-    memdesc_shape,
-    memdesc_type,
     with_layout,
 )
 from tilewright.base.decision import Answer, No, Yes
@@ -386,15 +384,21 @@ class Pipeliner:
 
     def _asynchronous(self) -> list[WarpGroupDotOp]:
         """The products of the loop, if all of them may stay in flight until the next iteration; else none."""
+        answers = self._answers()
+        for dot, answer in answers:
+            self.decisions.note(ASYNC_DOT, dot, answer)
+        return [dot for dot, answer in answers if isinstance(answer, Yes)]
+
+    def _answers(self) -> list[tuple[WarpGroupDotOp, Answer[WarpGroupDotOp]]]:
+        """Whether each product of the loop stays in flight: all do, or none."""
         dots = [op for op in walk(self.body) if isinstance(op, WarpGroupDotOp)]
         rings = {p.alloc for p in self.prefetches} | set(self.computed)
         answers = [self._may_stay_in_flight(op, rings) for op in dots]
         bad = next((dot for dot, answer in zip(dots, answers, strict=True) if isinstance(answer, No)), None)
-        for dot, answer in zip(dots, answers, strict=True):
-            if bad is not None and isinstance(answer, Yes):
-                answer = No("another dot of the loop must be waited for", bad)
-            self.decisions.note(ASYNC_DOT, dot, answer)
-        return dots if bad is None else []
+        if bad is not None:
+            no = No("another dot of the loop must be waited for", bad)
+            answers = [no if isinstance(answer, Yes) else answer for answer in answers]
+        return list(zip(dots, answers, strict=True))
 
     def _may_stay_in_flight(self, dot: WarpGroupDotOp, rings: set[LocalAllocOp | None]) -> Answer[WarpGroupDotOp]:
         """Whether only the next iteration's product uses a result, and operands stay where they are until then."""
@@ -460,7 +464,7 @@ class Pipeliner:
         assert following is not None
         for dot in dots:
             dot.properties["isAsync"] = BoolAttr.from_bool(True)
-        return _wait_for(Builder(following), [dot.d for dot in dots], len(dots) if pendings is None else pendings)
+        return wait_for(Builder(following), [dot.d for dot in dots], len(dots) if pendings is None else pendings)
 
     def _finish(self, dots: Sequence[WarpGroupDotOp]) -> None:
         """After the loop: no product and no copy is under way any more."""
@@ -472,18 +476,12 @@ class Pipeliner:
         if dots:
             waited = {result for dot in dots for use in dot.d.uses for result in use.operation.results}
             results = [r for r, value in zip(self.loop.results, end.operands, strict=True) if value in waited]
-            _wait_for(b, results, 0)
+            wait_for(b, results, 0)
         if self.by_threads:
             b.effect(AsyncWaitOp, num=0)
 
 
-def ring_type(buffer: Attribute, count: int) -> MemDescType:
-    """So many buffers of a type."""
-    assert isinstance(buffer, MemDescType)
-    return memdesc_type((count, *memdesc_shape(buffer)), element_type(buffer.tile), layout_of(buffer))
-
-
-def _wait_for(b: Builder, values: Sequence[SSAValue], pendings: int) -> Operation:
+def wait_for(b: Builder, values: Sequence[SSAValue], pendings: int) -> Operation:
     """A wait for products through which their results go."""
     users = [(value, list(value.uses)) for value in values]
     wait = b.effect(WarpGroupDotWaitOp, values, [value.type for value in values], pendings=pendings)
@@ -516,6 +514,6 @@ def fence_operands(function: Operation) -> None:
 
 
 __all__ = [
-    "SPLIT", "Pipeliner", "asked_stages", "blocks_of", "computed_operands", "pipeline_loops", "ring_type",
-    "taken_beside",
+    "SPLIT", "Pipeliner", "asked_stages", "blocks_of", "computed_operands", "pipeline_loops", "taken_beside",
+    "wait_for",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -32,16 +32,11 @@ from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import MAX_THREADS, WARP, Arch
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.allocate import scratch_bytes
-from tilewright.backends.nvidia.plan.building import Builder, make_barrier
+from tilewright.backends.nvidia.plan.building import Builder
+from tilewright.backends.nvidia.plan.channels import Channel, ChannelPlan, Position, channels_of, following
+from tilewright.backends.nvidia.plan.consumer import Consumer
 from tilewright.backends.nvidia.plan.operands import fragments_read, stage_operands
-from tilewright.backends.nvidia.plan.pipeliner import (
-    SPLIT,
-    Pipeliner,
-    asked_stages,
-    computed_operands,
-    ring_type,
-    taken_beside,
-)
+from tilewright.backends.nvidia.plan.pipeliner import SPLIT, asked_stages, computed_operands, taken_beside
 from tilewright.backends.nvidia.plan.prefetch import (
     Prefetch,
     address_slice,
@@ -53,15 +48,10 @@ from tilewright.backends.nvidia.plan.prefetch import (
 )
 from tilewright.backends.nvidia.plan.subjects import RING, ROLES
 from tilewright.backends.nvidia.tgir.ops import (
-    ArriveBarrierOp,
     ElectOp,
     EnterRoleOp,
-    FenceAsyncSharedOp,
     LocalAllocOp,
-    MemDescIndexOp,
-    TmaLoadOp,
     TmaStoreSlicesOp,
-    WaitPhaseOp,
     WarpGroupDotOp,
     WarpIdOp,
 )
@@ -74,10 +64,9 @@ from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, IfOp, WhileOp, YieldOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.descriptor import DescriptorStoreOp, MakeTensorDescOp
-from tilewright.ops.elementwise import AddIOp, SelectOp, SubIOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import StoreOp
-from tilewright.passes.rewriting import loop_carrying, move_before, replace
+from tilewright.passes.rewriting import move_before
 
 _GROUP = 4  # warps: registers are handed on between groups
 _REGISTERS = 65536  # of a multiprocessor
@@ -85,9 +74,6 @@ _COPYING, _MOST = 40, 240  # registers of a thread that copies; of one that mult
 _SLACK = 2048  # bytes of shared memory for barriers and what alignment leaves
 _STORES = (StoreOp, DescriptorStoreOp, TmaStoreSlicesOp)  # what they write is at their first operand
 _MATH_BARRIER = 1  # of the hardware's; 0 is that of all warps
-
-Position = tuple[SSAValue, SSAValue]
-"""Stage and parity (i32)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +97,7 @@ class RolePlan:
 
     Args:
         levels: the loop with products, and before it the loops around it, outermost first.
-        prefetches: what is copied.
+        channels: what is copied, in the order in which it is needed.
         stages: of the rings.
         computed: buffers of operands that an iteration computes, for which there is room for rings as well.
         warps: that multiply.
@@ -119,11 +105,16 @@ class RolePlan:
     """
 
     levels: Sequence[Level]
-    prefetches: Sequence[Prefetch]
+    channels: Sequence[ChannelPlan]
     stages: int
     computed: Sequence[LocalAllocOp]
     warps: int
     registers: tuple[int, int]
+
+    @property
+    def prefetches(self) -> list[Prefetch]:
+        """All loads that are copied."""
+        return [prefetch for channel in self.channels for prefetch in channel.prefetches]
 
 
 def split_into_roles(module: ModuleOp, options: CudaOptions, arch: Arch, decisions: Decisions) -> bool:
@@ -279,7 +270,8 @@ def _with_room(
     if taken + stages * ring_bytes(prefetches) + more > arch.shared_limit:
         computed = []
     registers = _registers(options)
-    plan = RolePlan(levels, prefetches, stages, computed, options.block_warps, registers)
+    channels = channels_of(prefetches, loop.body.block)
+    plan = RolePlan(levels, channels, stages, computed, options.block_warps, registers)
     what = f"{_GROUP} warps copy, {options.block_warps} multiply, {stages} stages between them"
     return Yes(plan, what + (f"; {registers[0]} and {registers[1]} registers" if any(registers) else ""))
 
@@ -287,11 +279,16 @@ def _with_room(
 def _registers(options: CudaOptions) -> tuple[int, int]:
     """Registers of a thread that copies and of one that multiplies; 0 for what each has anyway."""
     warps = options.block_warps
-    usual = min(255, _REGISTERS // (WARP * (warps + _GROUP)) // 8 * 8)
+    usual = usual_registers(warps)
     left = (_REGISTERS - WARP * _GROUP * _COPYING) // (WARP * warps) // 8 * 8
     if options.maxnreg is not None or min(left, _MOST) <= usual:
         return 0, 0
     return _COPYING, min(left, _MOST)
+
+
+def usual_registers(warps: int) -> int:
+    """Registers of each thread where roles have as many, beside so many warps that multiply."""
+    return min(255, _REGISTERS // (WARP * (warps + _GROUP)) // 8 * 8)
 
 
 # --- rewriting ----------------------------------------------------------------------------------------------------
@@ -316,9 +313,7 @@ class _Splitter:
         assert end is not None
         moved = [op for op in block.ops if op not in front and op is not end]
         b = Builder(end)
-        self.full = make_barrier(self.function, plan.stages, len(plan.prefetches))
-        self.empty = make_barrier(self.function, plan.stages, plan.warps)
-        self.rings = [b.make(LocalAllocOp, [], ring_type(p.ring, plan.stages)) for p in plan.prefetches]
+        self.channels = [Channel.make(self.function, c, plan.stages, plan.warps, b) for c in plan.channels]
         b.effect(BarrierOp, space="local")  # barriers are made
         copies = b.compare("uge", b.make(WarpIdOp, [], i32), b.number(plan.warps))
         regions = [self._empty_region(), self._empty_region()]
@@ -329,7 +324,9 @@ class _Splitter:
         entry = self._enter(regions[1], 0, plan.warps, plan.registers[1], _MATH_BARRIER)
         for op in moved:
             move_before(op, entry.before)
-        _Consumer(self, plan, self.decisions).run_in_role(entry)
+        loops = [level.loop for level in plan.levels]
+        registers = plan.registers[1] or usual_registers(plan.warps)
+        Consumer(loops, self.channels, plan.stages, plan.computed, registers, self.decisions).run_in_role()
 
     def _empty_region(self) -> Region:
         block, end = Block(), YieldOp.create()
@@ -392,130 +389,10 @@ class _Splitter:
         return made.results[-2], made.results[-1]
 
     def _fill(self, b: Builder, known: dict[SSAValue, SSAValue], stage: SSAValue, parity: SSAValue) -> Position:
-        """Copy what one iteration multiplies as soon as its stage is empty."""
-        b.effect(WaitPhaseOp, [self.empty, stage, b.binary(SubIOp, b.number(1), parity)])
-        for prefetch, ring in zip(self.plan.prefetches, self.rings, strict=True):
-            buffer = b.make(MemDescIndexOp, [ring, stage], prefetch.ring)
-            desc, *indices = (known.get(value, value) for value in prefetch.address)
-            copy = b.effect(TmaLoadOp, [desc, buffer, self.full, stage, b.number(1, i1), *indices])
-            copy.location = prefetch.load.location
+        """Copy what one iteration multiplies, in the order in which it is needed."""
+        for channel in self.channels:
+            channel.fill(b, known, (stage, parity))
         return following(b, (stage, parity), self.plan.stages)
-
-
-def following(b: Builder, at: Position, stages: int) -> Position:
-    """The position after another."""
-    stage, parity = at
-    more = b.binary(AddIOp, stage, b.number(1))
-    wraps = b.compare("eq", more, b.number(stages))
-    turned = b.binary(SubIOp, b.number(1), parity)
-    return b.make(SelectOp, [wraps, b.number(0), more], i32), b.make(SelectOp, [wraps, turned, parity], i32)
-
-
-class _Consumer(Pipeliner):
-    """Rewrites the loops of the role that multiplies.
-
-    Args:
-        made: the barriers and rings.
-        plan: of the roles.
-        decisions: of the compilation.
-    """
-
-    def __init__(self, made: _Splitter, plan: RolePlan, decisions: Decisions) -> None:
-        super().__init__(plan.levels[-1].loop, plan.prefetches, plan.stages, decisions, None, plan.computed)
-        self.full, self.empty, self.rings, self.plan = made.full, made.empty, made.rings, plan
-
-    def run_in_role(self, b: Builder) -> None:
-        """Replace the loops."""
-        asynchronous = self._asynchronous()
-        first = self.plan.levels[0].loop
-        outside = Builder(first)
-        at: Position = (outside.number(0), outside.number(0))
-        bodies = []
-        for level in self.plan.levels:
-            made, at = _carrying(level.loop, at)
-            bodies.append(made)
-            self.loop = made
-        for outer, inner in pairwise(bodies):
-            _hand_on(outer, (inner.results[-2], inner.results[-1]))
-        stage, parity = at
-        end = self.body.last_op
-        assert end is not None
-        _hand_on(self.loop, following(Builder(end), at, self.stages))
-        self._receive(stage, parity)
-        self._read(self.rings, stage)
-        if asynchronous:
-            self._store_in_rings(stage)
-            self._release_before(self._start_dots(asynchronous), stage)
-            self._finish(asynchronous)
-            self._release_last()
-        else:
-            self._release_read(stage)
-
-    def _receive(self, stage: SSAValue, parity: SSAValue) -> None:
-        first = self.body.first_op
-        assert first is not None
-        b = Builder(first)
-        filled = [b.make(MemDescIndexOp, [r, stage], p.ring) for p, r in zip(self.prefetches, self.rings, strict=True)]
-        b.effect(WaitPhaseOp, [self.full, stage, parity, *filled])
-
-    def _before(self, b: Builder, stage: SSAValue) -> SSAValue:
-        """The stage before another."""
-        less = b.binary(SubIOp, stage, b.number(1))
-        return b.make(SelectOp, [b.compare("eq", stage, b.number(0)), b.number(self.stages - 1), less], i32)
-
-    def _release_before(self, wait: Operation | None, stage: SSAValue) -> None:
-        """Behind the wait for the products of the iteration before, if there was one."""
-        assert wait is not None and wait.next_op is not None
-        b = Builder(wait.next_op)
-        later = b.compare("ne", self.body.args[0], self.loop.lb)
-        b.effect(ArriveBarrierOp, [self.empty, self._before(b, stage), later])
-
-    def _release_last(self) -> None:
-        """Behind the wait for the products of the last iteration, if there was one."""
-        wait = self.loop.next_op
-        assert wait is not None and wait.next_op is not None
-        b = Builder(wait.next_op)
-        runs = b.compare("ult" if self.loop.unsignedCmp is not None else "slt", self.loop.lb, self.loop.ub)
-        b.effect(ArriveBarrierOp, [self.empty, self._before(b, self.loop.results[-2]), runs])
-
-    def _release_read(self, stage: SSAValue) -> None:
-        """Behind the last operation of an iteration that reads what was copied; products end in their iteration."""
-        ops = list(self.body.ops)
-        uses = [use for op in ops if isinstance(op, MemDescIndexOp) and op.src in self.rings for use in op.result.uses]
-        readers = [use.operation for use in uses if not isinstance(use.operation, WaitPhaseOp)]
-        last = max((self._holder(reader) for reader in readers), key=ops.index)
-        assert last.next_op is not None
-        b = Builder(last.next_op)
-        if not all(isinstance(reader, WarpGroupDotOp) for reader in readers):
-            b.effect(FenceAsyncSharedOp)  # the engine writes there next
-        b.effect(ArriveBarrierOp, [self.empty, stage, b.number(1, i1)])
-
-    def _holder(self, op: Operation) -> Operation:
-        """The operation of the body that an operation is, or stands in."""
-        while op.parent_block() is not self.body:
-            parent = op.parent_op()
-            assert parent is not None
-            op = parent
-        return op
-
-
-def _carrying(loop: ForOp, at: Position) -> tuple[ForOp, Position]:
-    """A loop that carries a position as well, which it does not change yet; gives it, and the position within."""
-    body, end = loop.body.block, loop.body.block.last_op
-    assert end is not None
-    arguments = [body.insert_arg(value.type, len(body.args)) for value in at]
-    end.operands = [*end.operands, *arguments]
-    made = loop_carrying(loop, [*loop.iter_args, *at])
-    made.attributes[SPLIT] = UnitAttr()
-    replace(loop, made.results[: len(loop.results)])
-    return made, (arguments[0], arguments[1])
-
-
-def _hand_on(loop: ForOp, at: Position) -> None:
-    """Have each iteration of a loop hand on a position."""
-    end = loop.body.block.last_op
-    assert end is not None
-    end.operands = [*end.operands[:-2], *at]
 
 
 __all__ = ["RolePlan", "split_into_roles"]

@@ -28,9 +28,10 @@ LONG_ROWS = Subject(
     "long rows", "rows that one block cannot hold well are shared out to the blocks of a cluster (Hopper)"
 )
 ROLES = Subject("roles", "a warp group of its own copies what a loop multiplies, the others multiply (Hopper)")
+ROTATED = Subject("rotation", "the first dots of an iteration run beside the last ones of the one before (Hopper)")
 WHOLE = Subject("whole program", "a kernel whose products the linker would make serial is assembled on its own")
 
 SUBJECTS = (
     IF_CONVERTED, SUNK_LOADS, DOT_LOOPS, TENSOR_CORES, WGMMA, COPY_ENGINE, RING, DOUBLE_BUFFERED, REDUCED_AFTER,
-    STRIPS, ASYNC_DOT, IN_WARP, OWN_SLICES, NO_BARRIER, UNORDERED, CLUSTER, LONG_ROWS, ROLES, WHOLE,
+    STRIPS, ASYNC_DOT, IN_WARP, OWN_SLICES, NO_BARRIER, UNORDERED, CLUSTER, LONG_ROWS, ROLES, ROTATED, WHOLE,
 )  # fmt: skip

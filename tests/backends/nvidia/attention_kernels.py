@@ -1,0 +1,105 @@
+"""Loops in which a second product needs the first: attention in several spellings, for roles and their rotation."""
+
+from __future__ import annotations
+
+import tilewright as tw
+import tilewright.language as tl
+
+
+@tw.jit
+def softmax_step(scores, most, weight):
+    """(maxima, shares, factor of what was before, sums) with another block of scores (base 2)."""
+    above = tl.maximum(most, tl.max(scores, 1))
+    shrink = tl.exp2(most - above)
+    share = tl.exp2(scores - above[:, None])
+    return above, share, shrink, weight * shrink + tl.sum(share, 1)
+
+
+@tw.jit
+def attention(q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    row = tl.program_id(0) * M_BLOCK
+    queries = q.load([row, 0])
+    most, weight = tl.full([M_BLOCK], -1000.0, tl.float32), tl.zeros([M_BLOCK], tl.float32)
+    found = tl.zeros([M_BLOCK, WIDTH], tl.float32)
+    for start in tl.range(0, length, N_BLOCK, warp_specialize=True):
+        scores = tl.dot(queries, k.load([start, 0]).T)
+        most, share, shrink, weight = softmax_step(scores, most, weight)
+        found = tl.dot(share.to(tl.float16), v.load([start, 0]), found * shrink[:, None])
+    out.store([row, 0], (found / weight[:, None]).to(out.dtype))
+
+
+@tw.jit
+def one_cache(q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """Square blocks are columns of keys and rows of values, and scores have a second part."""
+    row = tl.program_id(0) * M_BLOCK
+    queries = q.load([row, 0])
+    most, weight = tl.full([M_BLOCK], -1000.0, tl.float32), tl.zeros([M_BLOCK], tl.float32)
+    found = tl.zeros([M_BLOCK, WIDTH], tl.float32)
+    for start in tl.range(0, length, N_BLOCK, warp_specialize=True):
+        keys = k.load([start, 0])
+        scores = tl.dot(queries, v.load([start, 0]).T, tl.dot(queries, keys))
+        most, share, shrink, weight = softmax_step(scores, most, weight)
+        found = tl.dot(share.to(tl.float16), keys, found * shrink[:, None])
+    out.store([row, 0], (found / weight[:, None]).to(out.dtype))
+
+
+@tw.jit
+def staying(q, k, v, out, length, tiles, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """Programs take one block of queries after another."""
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0)):
+        row = tile * M_BLOCK
+        queries = q.load([row, 0])
+        most, weight = tl.full([M_BLOCK], -1000.0, tl.float32), tl.zeros([M_BLOCK], tl.float32)
+        found = tl.zeros([M_BLOCK, WIDTH], tl.float32)
+        for start in tl.range(0, length, N_BLOCK, warp_specialize=True):
+            scores = tl.dot(queries, k.load([start, 0]).T)
+            most, share, shrink, weight = softmax_step(scores, most, weight)
+            found = tl.dot(share.to(tl.float16), v.load([start, 0]), found * shrink[:, None])
+        out.store([row, 0], (found / weight[:, None]).to(out.dtype))
+
+
+@tw.jit
+def causal(q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """A query sees the keys up to its own; every block is masked in the text."""
+    row = tl.program_id(0) * M_BLOCK
+    queries = q.load([row, 0])
+    rows, columns = row + tl.arange(0, M_BLOCK), tl.arange(0, N_BLOCK)
+    most, weight = tl.full([M_BLOCK], -1000.0, tl.float32), tl.zeros([M_BLOCK], tl.float32)
+    found = tl.zeros([M_BLOCK, WIDTH], tl.float32)
+    for start in tl.range(0, tl.minimum(row + M_BLOCK, length), N_BLOCK, warp_specialize=True):
+        scores = tl.dot(queries, k.load([start, 0]).T)
+        scores = tl.where(rows[:, None] >= start + columns[None, :], scores, -float("inf"))
+        most, share, shrink, weight = softmax_step(scores, most, weight)
+        found = tl.dot(share.to(tl.float16), v.load([start, 0]), found * shrink[:, None])
+    out.store([row, 0], (found / weight[:, None]).to(out.dtype))
+
+
+# --- what is not rotated --------------------------------------------------------------------------------
+
+
+@tw.jit
+def summed(q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """The sum of the last product is looked at in each iteration."""
+    row = tl.program_id(0) * M_BLOCK
+    queries = q.load([row, 0])
+    found, largest = tl.zeros([M_BLOCK, WIDTH], tl.float32), tl.full([M_BLOCK], -1000.0, tl.float32)
+    for start in tl.range(0, length, N_BLOCK, warp_specialize=True):
+        scores = tl.dot(queries, k.load([start, 0]).T)
+        found = tl.dot(scores.to(tl.float16), v.load([start, 0]), found)
+        largest = tl.maximum(largest, tl.max(found, 1))
+    out.store([row, 0], (found + largest[:, None]).to(out.dtype))
+
+
+@tw.jit
+def widened(q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """Values pass through registers."""
+    row = tl.program_id(0) * M_BLOCK
+    queries = q.load([row, 0])
+    most, weight = tl.full([M_BLOCK], -1000.0, tl.float32), tl.zeros([M_BLOCK], tl.float32)
+    found = tl.zeros([M_BLOCK, WIDTH], tl.float32)
+    for start in tl.range(0, length, N_BLOCK, warp_specialize=True):
+        scores = tl.dot(queries, k.load([start, 0]).T)
+        most, share, shrink, weight = softmax_step(scores, most, weight)
+        values = v.load([start, 0]).to(tl.float16)
+        found = tl.dot(share.to(tl.float16), values, found * shrink[:, None])
+    out.store([row, 0], (found / weight[:, None]).to(out.dtype))

@@ -1,0 +1,161 @@
+"""Channels: rings of buffers between warps that copy and warps that multiply, and which loads share one.
+
+Each channel has two barriers a stage: full, at which copies arrive, and empty, at which every warp arrives that has
+read the stage. Loads whose products stand at the same place of an iteration share a channel; those of later products
+have one of their own, so that the first are released before the last are waited for:
+
+    s = k q             rank 0    receive K, release K
+    p = exp(s - max)
+    o = p v + o         rank 1                          receive V, release V
+
+The rank of a product is the number of products on the longest way through the iteration to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.backends.nvidia.plan.building import Builder, make_barrier, ring_type
+from tilewright.backends.nvidia.plan.prefetch import Prefetch
+from tilewright.backends.nvidia.tgir.ops import (
+    ArriveBarrierOp,
+    LocalAllocOp,
+    MemDescIndexOp,
+    TmaLoadOp,
+    WaitPhaseOp,
+    WarpGroupDotOp,
+)
+from tilewright.ir.types import i1, i32
+from tilewright.ir.walk import walk
+from tilewright.ops.elementwise import AddIOp, SelectOp, SubIOp
+from tilewright.ops.function import FuncOp
+
+Position = tuple[SSAValue, SSAValue]
+"""Stage and parity (i32), the same for all channels of a loop: each takes one step an iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelPlan:
+    """Loads that are copied and released together.
+
+    Args:
+        prefetches: the loads.
+        first, last: ranks of the first and the last product that needs them.
+    """
+
+    prefetches: tuple[Prefetch, ...]
+    first: int
+    last: int
+
+
+def channels_of(prefetches: Sequence[Prefetch], body: Block) -> list[ChannelPlan]:
+    """The channels for what a loop copies, in the order in which products need them.
+
+    Args:
+        prefetches: loads of the loop.
+        body: of the loop, whose products are all there.
+    """
+    ranks = product_ranks(body)
+    found: dict[tuple[int, int], list[Prefetch]] = {}
+    for prefetch in prefetches:
+        reached = [ranks[dot] for dot in _products_of(prefetch.load, body)]
+        found.setdefault((min(reached), max(reached)), []).append(prefetch)
+    return [ChannelPlan(tuple(found[place]), *place) for place in sorted(found)]
+
+
+def product_ranks(body: Block) -> dict[Operation, int]:
+    """The rank of each product in the body of a loop; one that goes on with the sum of another has the rank of that."""
+    ranks: dict[Operation, int] = {}
+    behind: dict[SSAValue, int] = {}
+    for op in body.ops:
+        needed = [operand for part in walk(op) for operand in part.operands]
+        if isinstance(op, WarpGroupDotOp) and op.c.owner in ranks:
+            needed = [op.a, op.b]
+            ranks[op] = max(ranks[op.c.owner], *(behind.get(value, 0) for value in needed))  # type: ignore[index]
+        products = [part for part in walk(op) if isinstance(part, WarpGroupDotOp)]
+        rank = max((behind.get(value, 0) for value in needed), default=0)
+        for product in products:
+            rank = ranks.setdefault(product, rank)
+        for result in op.results:
+            behind[result] = rank + bool(products)
+    return ranks
+
+
+def _products_of(load: Operation, body: Block) -> list[Operation]:
+    """The first products on all ways from a load through an iteration."""
+    found: list[Operation] = []
+    seen, todo = set[Operation](), list(load.results)
+    while todo:
+        for use in todo.pop().uses:
+            user = use.operation
+            if isinstance(user, WarpGroupDotOp):
+                found.append(user)
+            elif user not in seen and user is not body.last_op:
+                seen.add(user)
+                todo += user.results
+    return found
+
+
+def following(b: Builder, at: Position, stages: int) -> Position:
+    """The position after another."""
+    stage, parity = at
+    more = b.binary(AddIOp, stage, b.number(1))
+    wraps = b.compare("eq", more, b.number(stages))
+    turned = b.binary(SubIOp, b.number(1), parity)
+    return b.make(SelectOp, [wraps, b.number(0), more], i32), b.make(SelectOp, [wraps, turned, parity], i32)
+
+
+def before(b: Builder, stage: SSAValue, stages: int) -> SSAValue:
+    """The stage before another."""
+    less = b.binary(SubIOp, stage, b.number(1))
+    return b.make(SelectOp, [b.compare("eq", stage, b.number(0)), b.number(stages - 1), less], i32)
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A channel that a function has.
+
+    Args:
+        plan: what passes through it.
+        rings: a ring for each load.
+        full, empty: its barriers.
+    """
+
+    plan: ChannelPlan
+    rings: tuple[SSAValue, ...]
+    full: SSAValue
+    empty: SSAValue
+
+    @staticmethod
+    def make(function: FuncOp, plan: ChannelPlan, stages: int, warps: int, b: Builder) -> Channel:
+        """Barriers at the start of a function and rings at `b`, for so many warps that read."""
+        full = make_barrier(function, stages, len(plan.prefetches))
+        empty = make_barrier(function, stages, warps)
+        rings = tuple(b.make(LocalAllocOp, [], ring_type(p.ring, stages)) for p in plan.prefetches)
+        return Channel(plan, rings, full, empty)
+
+    def fill(self, b: Builder, known: Mapping[SSAValue, SSAValue], at: Position) -> None:
+        """Copy what one iteration reads as soon as the stage is empty."""
+        stage, parity = at
+        b.effect(WaitPhaseOp, [self.empty, stage, b.binary(SubIOp, b.number(1), parity)])
+        for prefetch, ring in zip(self.plan.prefetches, self.rings, strict=True):
+            buffer = b.make(MemDescIndexOp, [ring, stage], prefetch.ring)
+            desc, *indices = (known.get(value, value) for value in prefetch.address)
+            copy = b.effect(TmaLoadOp, [desc, buffer, self.full, stage, b.number(1, i1), *indices])
+            copy.location = prefetch.load.location
+
+    def receive(self, b: Builder, at: Position) -> None:
+        """Wait until a stage is full."""
+        pairs = zip(self.rings, self.plan.prefetches, strict=True)
+        filled = [b.make(MemDescIndexOp, [ring, at[0]], p.ring) for ring, p in pairs]
+        b.effect(WaitPhaseOp, [self.full, *at, *filled])
+
+    def release(self, b: Builder, stage: SSAValue, holds: SSAValue | None = None) -> None:
+        """Each warp has read a stage, if a condition `holds`."""
+        b.effect(ArriveBarrierOp, [self.empty, stage, b.number(1, i1) if holds is None else holds])
+
+
+__all__ = ["Channel", "ChannelPlan", "Position", "before", "channels_of", "following", "product_ranks"]

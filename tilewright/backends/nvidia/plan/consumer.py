@@ -1,0 +1,170 @@
+"""The role that multiplies: its loops receive what channels bring, and release it when products have read it.
+
+Products that go on over iterations are waited for while those of the next iteration run, and what they read is released
+behind that. Where a loop has products of two ranks it is rotated (`rotation`); else every channel is received before
+its first reader and released behind its last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, pairwise
+
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.backends.nvidia.plan.building import Builder
+from tilewright.backends.nvidia.plan.channels import Channel, Position, before, following
+from tilewright.backends.nvidia.plan.pipeliner import SPLIT, Pipeliner
+from tilewright.backends.nvidia.plan.rotation import Rotator, plan_rotation
+from tilewright.backends.nvidia.plan.subjects import ASYNC_DOT, ROTATED
+from tilewright.backends.nvidia.tgir.ops import (
+    FenceAsyncSharedOp,
+    LocalAllocOp,
+    MemDescIndexOp,
+    WaitPhaseOp,
+    WarpGroupDotOp,
+)
+from tilewright.base.decision import Yes
+from tilewright.ir.decisions import Decisions
+from tilewright.ops.control import ForOp
+from tilewright.passes.rewriting import loop_carrying, replace
+
+
+class Consumer(Pipeliner):
+    """Rewrites the loops of the role that multiplies.
+
+    Args:
+        loops: the loop with products, and before it the loops around it, outermost first.
+        channels: what the loop receives.
+        stages: of the channels.
+        computed: buffers of operands that an iteration computes, for which there is room for rings as well.
+        registers: of a thread.
+        decisions: of the compilation.
+    """
+
+    def __init__(
+        self,
+        loops: Sequence[ForOp],
+        channels: Sequence[Channel],
+        stages: int,
+        computed: Sequence[LocalAllocOp],
+        registers: int,
+        decisions: Decisions,
+    ) -> None:
+        prefetches = [prefetch for channel in channels for prefetch in channel.plan.prefetches]
+        super().__init__(loops[-1], prefetches, stages, decisions, None, computed)
+        self.loops, self.channels, self.registers = loops, channels, registers
+
+    def run_in_role(self) -> None:
+        """Replace the loops."""
+        answers = self._answers()
+        stage, parity = self._carry_positions()
+        self._read(list(chain.from_iterable(channel.rings for channel in self.channels)), stage)
+        asynchronous = [dot for dot, answer in answers if isinstance(answer, Yes)]
+        rotation = None
+        if not asynchronous:
+            answer = plan_rotation(self.loop, self.channels, self.registers)
+            rotation = self.decisions.note(ROTATED, self.loop, answer)
+        for dot, said in answers:
+            self.decisions.note(ASYNC_DOT, dot, said if rotation is None else Yes(dot, "it runs beside another one"))
+        if rotation is not None:
+            Rotator(self.loop, rotation, self.channels, (stage, parity)).run()
+            return
+        self._receive((stage, parity))
+        if asynchronous:
+            self._store_in_rings(stage)
+            self._release_before(self._start_dots(asynchronous), stage)
+            self._finish(asynchronous)
+            self._release_last()
+        else:
+            self._release_read(stage)
+
+    def _carry_positions(self) -> Position:
+        """Have all loops carry the position; gives that of the innermost."""
+        outside = Builder(self.loops[0])
+        at: Position = (outside.number(0), outside.number(0))
+        bodies = []
+        for loop in self.loops:
+            self.loop, at = _carrying(loop, at)
+            bodies.append(self.loop)
+        for outer, inner in pairwise(bodies):
+            _hand_on(outer, (inner.results[-2], inner.results[-1]))
+        end = self.body.last_op
+        assert end is not None
+        _hand_on(self.loop, following(Builder(end), at, self.stages))
+        return at
+
+    # -- where channels are received and released --------------------------------------------------------
+
+    def _readers(self, channel: Channel) -> list[Operation]:
+        """The operations that read what a channel brings, in the order of the body."""
+        ops = list(self.body.ops)
+        stages = [op for op in ops if isinstance(op, MemDescIndexOp) and op.src in channel.rings]
+        readers = [use.operation for op in stages for use in op.result.uses]
+        return sorted(
+            (op for op in readers if not isinstance(op, WaitPhaseOp)), key=lambda op: ops.index(self._holder(op))
+        )
+
+    def _receive(self, at: Position) -> None:
+        """Each channel before its first reader."""
+        for channel in self.channels:
+            channel.receive(Builder(self._holder(self._readers(channel)[0])), at)
+
+    def _release_before(self, wait: Operation | None, stage: SSAValue) -> None:
+        """Behind the wait for the products of the iteration before, if there was one."""
+        assert wait is not None and wait.next_op is not None
+        b = Builder(wait.next_op)
+        later = b.compare("ne", self.body.args[0], self.loop.lb)
+        for channel in self.channels:
+            channel.release(b, before(b, stage, self.stages), later)
+
+    def _release_last(self) -> None:
+        """Behind the wait for the products of the last iteration, if there was one."""
+        wait = self.loop.next_op
+        assert wait is not None and wait.next_op is not None
+        b = Builder(wait.next_op)
+        runs = b.compare("ult" if self.loop.unsignedCmp is not None else "slt", self.loop.lb, self.loop.ub)
+        for channel in self.channels:
+            channel.release(b, before(b, self.loop.results[-2], self.stages), runs)
+
+    def _release_read(self, stage: SSAValue) -> None:
+        """Each channel behind its last reader; products end in their iteration."""
+        for channel in self.channels:
+            readers = self._readers(channel)
+            last = self._holder(readers[-1])
+            assert last.next_op is not None
+            b = Builder(last.next_op)
+            if not all(isinstance(reader, WarpGroupDotOp) for reader in readers):
+                b.effect(FenceAsyncSharedOp)  # the engine writes there next
+            channel.release(b, stage)
+
+    def _holder(self, op: Operation) -> Operation:
+        """The operation of the body that an operation is, or stands in."""
+        while op.parent_block() is not self.body:
+            parent = op.parent_op()
+            assert parent is not None
+            op = parent
+        return op
+
+
+def _carrying(loop: ForOp, at: Position) -> tuple[ForOp, Position]:
+    """A loop that carries a position as well, which it does not change yet; gives it, and the position within."""
+    body, end = loop.body.block, loop.body.block.last_op
+    assert end is not None
+    arguments = [body.insert_arg(value.type, len(body.args)) for value in at]
+    end.operands = [*end.operands, *arguments]
+    made = loop_carrying(loop, [*loop.iter_args, *at])
+    made.attributes[SPLIT] = UnitAttr()
+    replace(loop, made.results[: len(loop.results)])
+    return made, (arguments[0], arguments[1])
+
+
+def _hand_on(loop: ForOp, at: Position) -> None:
+    """Have each iteration of a loop hand on a position."""
+    end = loop.body.block.last_op
+    assert end is not None
+    end.operands = [*end.operands[:-2], *at]
+
+
+__all__ = ["Consumer"]

@@ -1,0 +1,380 @@
+"""Rotation: the products that open the next iteration are started before those that close this one have ended.
+
+In a loop with products of two ranks (`channels.product_ranks`), those of rank 1 close an iteration: they go on with
+sums that the loop carries, and nothing but the next iteration's closing products needs these. So what comes before them
+runs an iteration ahead, under the products:
+
+    receive k[0];  s = k[0] q;  early(0);  receive v[0];  late(0)       the first iteration, if there is one
+    for j = 1 ...:
+        receive k[j];  s = k[j] q       started
+        o = o + p v[j-1]                started
+        wait until one is under way;  release k[j]
+        early(j)                        all that needs no sum of the closing products: maxima, exponentials
+        receive v[j];  wait until none is under way;  release v[j-1]
+        late(j)                         what needs the sum, and fragments of p, which take the place of the last ones
+    o = o + p v[last];  release v[last]
+
+Every operation is done as often as before, on the same values; closing products and what is late have no effects, so
+the others keep their order. The closing products' operands in registers are carried to the iteration that starts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import BoolAttr, UnitAttr
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+
+from tilewright.backends.nvidia import tuning
+from tilewright.backends.nvidia.plan.building import Builder
+from tilewright.backends.nvidia.plan.channels import Channel, Position, product_ranks
+from tilewright.backends.nvidia.plan.operands import fragments_read
+from tilewright.backends.nvidia.plan.pipeliner import SPLIT, wait_for
+from tilewright.backends.nvidia.plan.prefetch import may_write
+from tilewright.backends.nvidia.tgir.ops import LocalAllocOp, MemDescIndexOp, WarpGroupDotOp
+from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.effect_traits import is_without_effects
+from tilewright.ir.types import bit_width, element_type, shape_of
+from tilewright.ir.walk import walk
+from tilewright.ops.control import ForOp, IfOp, YieldOp
+from tilewright.ops.elementwise import AddIOp
+from tilewright.passes.rewriting import replace
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """How a loop is rotated; operations in the order of the body.
+
+    Args:
+        front: what the opening products need, and these themselves.
+        opening, closing: the products.
+        early: what else needs no sum of the closing products.
+        late: the rest, without the closing products.
+        sums: number of the carried value that each closing product goes on with.
+    """
+
+    front: Sequence[Operation]
+    opening: Sequence[WarpGroupDotOp]
+    closing: Sequence[WarpGroupDotOp]
+    early: Sequence[Operation]
+    late: Sequence[Operation]
+    sums: Sequence[int]
+
+
+# --- choice -------------------------------------------------------------------------------------------------------
+
+
+def plan_rotation(loop: ForOp, channels: Sequence[Channel], registers: int) -> Answer[Rotation]:
+    """Whether a loop of the role that multiplies is rotated.
+
+    Args:
+        loop: which reads the rings of the channels.
+        channels: what it receives.
+        registers: of a thread.
+    """
+    body = loop.body.block
+    ranks = product_ranks(body)
+    dots = [op for op in walk(body) if isinstance(op, WarpGroupDotOp)]
+    opening, closing = ([dot for dot in dots if ranks[dot] == rank] for rank in (0, 1))
+    if not closing or len(opening) + len(closing) < len(dots):
+        return No("its products are not of two kinds, of which one needs results of the other")
+    no = next((no for dot in dots if (no := _unfit(dot, body)) is not None), None) or _ordered(body)
+    if no is not None:
+        return no
+    sums: list[int] = []
+    for dot in closing:
+        number = _sum_of(dot, body)
+        if isinstance(number, No):
+            return number
+        sums.append(number)
+    made = _parts(body, opening, closing, sums)
+    if isinstance(made, No):
+        return made
+    return (
+        _unread(made, channels, body)
+        or _tight(made, registers)
+        or Yes(made, "the first products of an iteration run beside the last ones of the iteration before")
+    )
+
+
+def _unfit(dot: WarpGroupDotOp, body: Block) -> No | None:
+    """Why a product cannot be left under way."""
+    if dot.parent_block() is not body:
+        return No("a product stands under a condition", dot)
+    if bit_width(element_type(dot.d.type)) != 32:
+        return No("a sum has elements of 16 bits", dot, "an f32 accumulator")
+    if dot.maxNumImpreciseAcc is not None:
+        return No("max_num_imprecise_acc cuts a product into parts", dot)
+    return None if fragments_read(dot) is None else No("threads read fragments of an operand", dot)
+
+
+def _ordered(body: Block) -> No | None:
+    """Why operations of the body must keep their order."""
+    for op in walk(body):
+        if may_write(op) and not isinstance(op, LocalAllocOp):
+            return No("something else of the loop has effects", op, "stores behind the loop")
+    return None
+
+
+def _sum_of(dot: WarpGroupDotOp, body: Block) -> int | No:
+    """Number of the carried value that is the sum of a closing product, which only the next iteration uses."""
+    uses = list(dot.d.uses)
+    if len(uses) != 1 or uses[0].operation is not body.last_op:
+        user = next((use.operation for use in uses if use.operation is not body.last_op), dot)
+        return No("the sum of the last product is used in the same iteration", user)
+    return uses[0].index
+
+
+def _parts(
+    body: Block, opening: Sequence[WarpGroupDotOp], closing: Sequence[WarpGroupDotOp], sums: Sequence[int]
+) -> Rotation | No:
+    """The parts of an iteration."""
+    ops = list(body.ops)[:-1]
+    late = _behind(ops, [body.args[number + 1] for number in sums])
+    if any(dot in late for dot in opening):
+        return No("the first product needs the sum of the last", opening[0])
+    end = body.last_op
+    assert end is not None
+    for number, value in enumerate(end.operands):
+        if number not in sums and (value.owner in late or value in [body.args[n + 1] for n in sums]):
+            return No("the loop carries something else that is made of the sum of the last product", closing[0])
+    late |= {op for dot in closing if (op := _maker(dot)) is not None}
+    bad = next((op for op in ops if op in late and op not in closing and not is_without_effects(op)), None)
+    if bad is not None:
+        return No("something that needs the sum of the last product has effects", bad)
+    front = _needed(ops, opening)
+    return Rotation(
+        [op for op in ops if op in front],
+        opening,
+        closing,
+        [op for op in ops if op not in front and op not in late and op not in closing],
+        [op for op in ops if op in late and op not in closing],
+        sums,
+    )
+
+
+def _behind(ops: Sequence[Operation], values: Iterable[SSAValue]) -> set[Operation]:
+    """The operations that are computed of some values."""
+    known, found = set(values), set[Operation]()
+    for op in ops:
+        if any(operand in known for part in walk(op) for operand in part.operands):
+            found.add(op)
+            known |= set(op.results)
+    return found
+
+
+def _maker(dot: WarpGroupDotOp) -> Operation | None:
+    """What makes the fragments of a closing product in as many registers or fewer than it takes itself."""
+    maker = dot.a.owner
+    if isinstance(dot.a.type, MemDescType) or not isinstance(maker, Operation):
+        return None
+    alone = maker.parent_block() is dot.parent_block() and len(list(dot.a.uses)) == 1
+    same = all(shape_of(operand.type) == shape_of(dot.a.type) for operand in maker.operands)
+    return maker if alone and same and not maker.regions and is_without_effects(maker) else None
+
+
+def _needed(ops: Sequence[Operation], dots: Sequence[Operation]) -> set[Operation]:
+    """Some operations, and those that they are computed of."""
+    found, wanted = set[Operation](), {operand for dot in dots for operand in dot.operands}
+    for op in reversed(ops):
+        if op in dots or any(result in wanted for result in op.results):
+            found.add(op)
+            wanted |= {operand for part in walk(op) for operand in part.operands}
+    return found
+
+
+def _unread(rotation: Rotation, channels: Sequence[Channel], body: Block) -> No | None:
+    """Why buffers cannot be read an iteration later: they would not be what they were, or are read otherwise."""
+    rings = {ring for channel in channels for ring in channel.rings}
+    products = {*rotation.opening, *rotation.closing}
+    for op in walk(body):
+        if isinstance(op, MemDescIndexOp) and op.src in rings:
+            reader = next((use.operation for use in op.result.uses if use.operation not in products), None)
+            if reader is not None:
+                return No("what is copied passes through registers", reader)
+    for dot in rotation.closing:
+        for value in (dot.a, dot.b):
+            owner = value.owner
+            inside = isinstance(owner, Operation) and owner.parent_block() is body
+            received = isinstance(owner, MemDescIndexOp) and owner.src in rings
+            if isinstance(value.type, MemDescType) and inside and not received:
+                return No("the buffer of an operand is overwritten in the next iteration", dot)
+    return None
+
+
+def _tight(rotation: Rotation, registers: int) -> No | None:
+    """Why registers do not suffice for the products that are under way at once."""
+    results = [dot.d for dot in (*rotation.opening, *rotation.closing)]
+    fragments = [dot.a for dot in rotation.closing if not isinstance(dot.a.type, MemDescType)]
+    needed = sum(map(_words, (*results, *fragments))) + tuning.ROTATION_REGISTERS
+    if needed <= registers:
+        return None
+    return No(f"it would take {needed} registers a thread, of {registers}", instead="smaller blocks, or num_warps=8")
+
+
+def _words(value: SSAValue) -> int:
+    """Registers of a tile."""
+    type_ = value.type
+    return layout_of(type_).in_sizes["register"] * max(1, bit_width(element_type(type_))) // 32
+
+
+# --- rewriting ----------------------------------------------------------------------------------------------------
+
+
+class Rotator:
+    """Rotates one loop.
+
+    Args:
+        loop: the loop, which carries its position last.
+        plan: how.
+        channels: what it receives.
+        at: its position, in the body.
+    """
+
+    def __init__(self, loop: ForOp, plan: Rotation, channels: Sequence[Channel], at: Position) -> None:
+        self.loop, self.plan, self.channels, self.at = loop, plan, channels, at
+        self.body = loop.body.block
+        self.kept = [number for number in range(len(loop.iter_args)) if number not in plan.sums]
+        self.held = list(
+            dict.fromkeys(v for dot in plan.closing for v in dot.operands if not isinstance(v.type, MemDescType))
+        )
+
+    def run(self) -> None:
+        """Replace the loop."""
+        loop, outside = self.loop, Builder(self.loop)
+        runs = outside.compare("ult" if loop.unsignedCmp is not None else "slt", loop.lb, loop.ub)
+        types = [result.type for result in loop.results]
+        regions = [self._region([]), self._region(loop.iter_args)]
+        branch = outside.insert(IfOp.create(operands=[runs], result_types=types, regions=regions))
+        branch.location = loop.location
+        end = regions[0].block.last_op
+        assert end is not None
+        end.operands = self._rotated(Builder(end))
+        replace(loop, branch.results)
+
+    def _region(self, values: Sequence[SSAValue], arguments: Sequence[Attribute] = ()) -> Region:
+        block, end = Block(arg_types=arguments), YieldOp.create(operands=values)
+        end.location = self.loop.location
+        block.add_op(end)
+        return Region(block)
+
+    def _rotated(self, b: Builder) -> list[SSAValue]:
+        """Write the loop where there is a first iteration; gives its results."""
+        loop, body = self.loop, self.body
+        known: dict[SSAValue, SSAValue] = dict(zip(body.args, [loop.lb, *loop.iter_args], strict=True))
+        self._open(b, known)
+        self._settle(b, known, 0)
+        b.clone(self.plan.early, known)
+        self._expect(b, known)
+        b.clone(self.plan.late, known)
+        firsts = self._handed(known)
+        made = self._steady(b, b.binary(AddIOp, loop.lb, loop.step), firsts)
+        carried = list(made.results)
+        last: dict[SSAValue, SSAValue] = dict(zip(self.held, carried[len(self.kept) : -1], strict=True))
+        sums = self._end(b, self._close(b, last, carried[-1]), carried[-1])
+        results = dict(zip((*self.kept, *self.plan.sums), (*carried[: len(self.kept)], *sums), strict=True))
+        return [results[number] for number in range(len(loop.results))]
+
+    def _steady(self, b: Builder, first: SSAValue, firsts: Sequence[SSAValue]) -> ForOp:
+        """The iterations behind the first one."""
+        loop, old = self.loop, self.body
+        region = self._region([], [loop.lb.type, *(value.type for value in firsts)])
+        made = ForOp.create(
+            operands=[first, *loop.operands[1:3], *firsts],
+            result_types=[value.type for value in firsts],
+            properties=dict(loop.properties),
+            attributes={**loop.attributes, SPLIT: UnitAttr()},
+            regions=[region],
+        )
+        made.location = loop.location
+        b.insert(made)
+        body, end = region.block, region.block.last_op
+        assert end is not None
+        counter, *carried = body.args
+        known: dict[SSAValue, SSAValue] = {old.args[0]: counter}
+        known |= {old.args[number + 1]: value for number, value in zip(self.kept, carried, strict=False)}
+        held: dict[SSAValue, SSAValue] = dict(zip(self.held, carried[len(self.kept) : -1], strict=True))
+        within = Builder(end)
+        self._open(within, known)
+        sums = self._close(within, held, carried[-1])
+        self._settle(within, known, len(self.plan.closing))
+        within.clone(self.plan.early, known)
+        self._expect(within, known)
+        sums = self._end(within, sums, carried[-1])
+        known |= {old.args[number + 1]: value for number, value in zip(self.plan.sums, sums, strict=True)}
+        within.clone(self.plan.late, known)
+        end.operands = self._handed(known)
+        return made
+
+    def _handed(self, known: dict[SSAValue, SSAValue]) -> list[SSAValue]:
+        """What an iteration hands on: carried values, operands of the closing products, and where these read."""
+        end = self.body.last_op
+        assert end is not None
+        handed = [*(end.operands[number] for number in self.kept), *self.held, self.at[0]]
+        return [known.get(value, value) for value in handed]
+
+    # -- parts of an iteration ---------------------------------------------------------------------------
+
+    def _open(self, b: Builder, known: dict[SSAValue, SSAValue]) -> None:
+        """Start the opening products."""
+        at = (known[self.at[0]], known[self.at[1]])
+        for channel in self.channels:
+            if channel.plan.first == 0:
+                channel.receive(b, at)
+        b.clone(self.plan.front, known)
+        for dot in self.plan.opening:
+            _let_go(known[dot.d])
+
+    def _settle(self, b: Builder, known: dict[SSAValue, SSAValue], under_way: int) -> None:
+        """Wait for the opening products while so many others are under way, and release what only these read."""
+        ended = [dot.d for dot in self.plan.opening if {use.operation for use in dot.d.uses} - {*self.plan.opening}]
+        wait = wait_for(b, [known[value] for value in ended], under_way)
+        known |= dict(zip(ended, wait.results, strict=True))
+        self._release(b, 0, known[self.at[0]])
+
+    def _expect(self, b: Builder, known: dict[SSAValue, SSAValue]) -> None:
+        """Receive what the closing products of an iteration read.
+
+        The loop of that wait ends a block of code: the assembler, for which a wait for products is no reader of
+        exponentials, would else do these behind the wait for those of the iteration before.
+        """
+        for channel in self.channels:
+            if channel.plan.first == 1:
+                channel.receive(b, (known[self.at[0]], known[self.at[1]]))
+
+    def _close(self, b: Builder, held: dict[SSAValue, SSAValue], stage: SSAValue) -> list[SSAValue]:
+        """Start the closing products of an iteration, of operands that it has handed on."""
+        known = dict(held)
+        indices = {value.owner for dot in self.plan.closing for value in dot.operands if self._is_stage(value)}
+        for index in [op for op in self.body.ops if op in indices]:
+            assert isinstance(index, MemDescIndexOp)
+            known[index.result] = b.make(MemDescIndexOp, [index.src, stage], index.result.type)
+        b.clone(self.plan.closing, known)
+        for dot in self.plan.closing:
+            _let_go(known[dot.d])
+        return [known[dot.d] for dot in self.plan.closing]
+
+    def _end(self, b: Builder, sums: Sequence[SSAValue], stage: SSAValue) -> list[SSAValue]:
+        """Wait for the closing products, and release what they read."""
+        wait = wait_for(b, sums, 0)
+        self._release(b, 1, stage)
+        return list(wait.results)
+
+    def _release(self, b: Builder, rank: int, stage: SSAValue) -> None:
+        for channel in self.channels:
+            if channel.plan.last == rank:
+                channel.release(b, stage)
+
+    def _is_stage(self, value: SSAValue) -> bool:
+        return isinstance(value.owner, MemDescIndexOp) and value.owner.parent_block() is self.body
+
+
+def _let_go(result: SSAValue) -> None:
+    """Do not wait for a product where it starts."""
+    assert not isinstance(result, BlockArgument) and isinstance(result.owner, WarpGroupDotOp)
+    result.owner.properties["isAsync"] = BoolAttr.from_bool(True)
+
+
+__all__ = ["Rotation", "Rotator", "plan_rotation"]
