@@ -1,9 +1,9 @@
 """torch.compile on an NVIDIA GPU: Tilewright as Triton against Triton itself: `python -m benchmarks.inductor_gpu`.
 
-Each side compiles the graphs of `benchmarks.inductor` in a fresh process with empty caches, after one graph that loads
-the compilers. Of a graph are measured the seconds of its first call, those of them that `triton.compile` takes, the
-microseconds that a call takes on the GPU (ten calls in a captured graph, median of fifteen replays), and those of the
-host until a call is queued.
+Each side compiles the graphs of `benchmarks.inductor`, and two sorts, in a fresh process with empty caches, after one
+graph that loads the compilers. Of a graph are measured the seconds of its first call, those of them that
+`triton.compile` takes, the microseconds that a call takes on the GPU (ten calls in a captured graph, median of fifteen
+replays), and those of the host until a call is queued.
 """
 
 from __future__ import annotations
@@ -34,6 +34,11 @@ SIDES = {"triton": ["-m"], "tilewright": ["-m", "tilewright.as_triton", "-m"]}
 """What comes before the name of a module on the command line of each side's process."""
 KEYS = ("first", "compile", "gpu", "host")
 CALLS, REPLAYS = 10, 15
+SORTS = {
+    f"sort 4096x{width}": lambda width=width: (lambda x: torch.sort(x, dim=1).values, (torch.randn(4096, width),))
+    for width in (16, 96)
+}
+"""What Inductor writes a network for in one kernel, on GPUs only: the longest kernels of its own."""
 
 
 def on_gpu(call: Callable[[], Any]) -> float:
@@ -95,7 +100,7 @@ def measure(name: str) -> dict[str, Any]:
     """
     torch._dynamo.reset()
     torch.manual_seed(0)
-    fn, inputs = GRAPHS[name]()
+    fn, inputs = (GRAPHS | SORTS)[name]()
     inputs = tuple(x.cuda() for x in inputs)
     with torch.no_grad():
         run = torch.compile(lambda *a: fn(*a), fullgraph=True, dynamic=False)
@@ -118,7 +123,7 @@ def child(only: str) -> None:
     inductor.compile_threads = 1
     inductor.fx_graph_cache = False
     torch.compile(lambda x: (x * 2).sum(-1), dynamic=False)(torch.randn(100, 300, device="cuda"))
-    for name in GRAPHS:
+    for name in GRAPHS | SORTS:
         if only in name:
             print(json.dumps(measure(name)), flush=True)
 

@@ -288,6 +288,27 @@ def test_bundle_writes_every_combination(cache, file, tmp_path):
         assert said in _invoke(*arguments, signature).output
 
 
+def test_bundle_tells_each_variant_in_words_that_compile_it_again(cache, tmp_path):
+    path, out = tmp_path / "kinds.py", tmp_path / "kernels.twb"
+    path.write_text(
+        "import tilewright, tilewright.language as tl\n\n@tilewright.jit\n"
+        "def kinds(x_ptr, n, scale, flag, word: tl.constexpr, dtype: tl.constexpr, B: tl.constexpr):\n"
+        "    i = tl.arange(0, B)\n"
+        "    y = tl.load(x_ptr + i, mask=i < n) * scale if word is not None else 0.5\n"
+        "    tl.store(x_ptr + i, y.to(dtype) if word == 'cast' else 1.0, mask=(i < n) & flag)\n"
+    )
+    signature = "*fp32|*fp32:16, i32|i32:16, fp32, u1, 'cast'|None, tl.float16|tl.float32, 64|128"
+    done = _invoke("bundle", f"{path}:kinds", "-t", "cpu", "-o", str(out), "-s", signature)
+    assert done.exit_code == 0, done.output
+    shown = [line.split(": ", 1)[1] for line in done.output.splitlines() if line.startswith("kinds for cpu:")]
+    assert len(shown) == len(set(shown)) == 32
+    hashes = {kernel.hash for kernel in aot.bundle_file([f"{path}:kinds"], [signature], [], {}, out)}
+    for line in shown[::5]:
+        again = ", ".join(entry.split(": ", 1)[1] for entry in line.split(", "))
+        (kernel,) = aot.bundle_file([f"{path}:kinds"], [again], [], {}, tmp_path / "one.twb")
+        assert kernel.hash in hashes and aot.signature_of(kernel) == line
+
+
 def test_explain_can_leave_out_what_is_done(cache, file):
     output = _invoke("explain", f"{file}:add", "-t", "cpu:x86-64-v3", "-s", "*fp32, *fp32, i32, 1024", "--no").output
     assert "0 yes, 1 no" in output and "chunks without masks" not in output

@@ -47,7 +47,11 @@ def test_short_functions_are_repeated_within_a_sample():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(1.5, "1.50 s"), (0.0134, "13.4 ms"), (0.134, "134 ms"), (1.34e-6, "1.34 µs"), (5e-9, "0.01 µs")],
+    [(1.5, "1.50 s"), (0.0134, "13.4 ms"), (0.134, "134 ms"), (1.34e-6, "1.34 µs"), (5e-9, "5.00 ns")],
 )
 def test_duration(seconds, text):
     assert duration(seconds) == text
+
+
+def test_what_was_not_measured_is_a_dash():
+    assert duration(float("nan")) == "–"

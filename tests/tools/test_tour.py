@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import numpy as np
 import pytest
@@ -133,3 +134,41 @@ def test_a_third_party_kernel_that_fails_fails_the_tour(monkeypatch, tmp_path):
 def test_times_of_compiling_are_what_the_kernels_say():
     results = [run(case, True, lambda step: None) for case in CASES[:3]]
     assert all(result.passed and result.cold > 0 and result.warm > 0 for result in results)
+
+
+def test_the_first_row_counts_no_import(monkeypatch):
+    """Neither that of the example, nor that of what compiles, which a kernel of the tour's own waits for."""
+    load, done = examples.load, []
+
+    def slowly(stem):
+        time.sleep(0.4)
+        return load(stem)
+
+    def measured(case, quick, step):
+        done.append(case.title)
+        return run(case, quick, step)
+
+    monkeypatch.setattr(examples, "load", slowly)
+    monkeypatch.setattr(show, "load_compiler", lambda: done.append("the compiler"))
+    monkeypatch.setattr(show, "run", measured)
+    monkeypatch.setattr(show, "_line", lambda result: done.append(result) or "")
+    assert show.tour(_console(), quick=True, only=CASES[0].title)
+    compiler, title, result = done
+    assert (compiler, title) == ("the compiler", CASES[0].title)
+    assert 0 < result.warm < 0.3 and 0 < result.cold < 0.3 + result.warm
+
+
+def test_no_time_is_printed_as_nothing(monkeypatch):
+    """Of a kernel that took less than the clock tells, and of one that nobody compiled."""
+    results = [Result("fake", "4", 1e-7, None, 1e-6, Sample((2e-9,) * 5), Sample((3e-9,) * 5), 4e-9, float("nan"))]
+    monkeypatch.setattr(show, "run", lambda case, quick, step: results[0])
+    monkeypatch.setattr(show, "unchanged", lambda: (True, ""))
+    console = _console()
+    assert show.tour(console, quick=True)
+    text = console.file.getvalue()
+    assert "2.00 ns" in text and "–" in text and "0.00 µs" not in text and "nan" not in text
+
+
+def test_a_kernel_that_is_not_compiled_has_no_time_of_compiling(monkeypatch):
+    result = _run(monkeypatch, lambda module: torch.arange(1.0, 5.0))
+    assert result.passed and result.cold != result.cold and result.warm != result.warm

@@ -119,7 +119,7 @@ def signature_of(kernel: CompiledKernel) -> str:
 
 def _entry(kind: str, key: Any) -> str:
     if kind == CONSTEXPR:
-        return f"tl.{key.name}" if isinstance(key, dtype) else repr(key)
+        return f"tl.{repr(key).rpartition('.')[2]}" if isinstance(key, dtype) else repr(key)
     return f"{kind}:{ALIGNMENT}" if DIVISIBLE in str(key) else kind
 
 

@@ -73,8 +73,11 @@ def compare(
 
 
 def duration(seconds: float) -> str:
-    """A time with three significant digits and a unit: ``"1.34 ms"``."""
-    unit, scale = ("s", 1.0) if seconds >= 1 else ("ms", 1e-3) if seconds >= 1e-3 else ("µs", 1e-6)
+    """A time with three significant digits and a unit: ``"1.34 ms"``; one that was not measured (NaN) is a dash."""
+    if seconds != seconds:
+        return "–"
+    units = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+    unit, scale = next(((unit, scale) for unit, scale in units if seconds >= scale), ("ns", 1e-9))
     value = seconds / scale
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
 

@@ -88,7 +88,7 @@ def load_compiler() -> None:
 
 
 def _first_call(case: Case, work: Work) -> tuple[ModuleType, float]:
-    """Load the example anew and call it; gives it with the seconds in which its kernels were made."""
+    """Load the example anew and call it; gives it with the seconds in which its kernels were made (NaN if none was)."""
     module = examples.load(case.example)
     made: list[float] = []
     before = knobs.compilation.listener
@@ -97,7 +97,7 @@ def _first_call(case: Case, work: Work) -> tuple[ModuleType, float]:
         work.ours(module)
     finally:
         knobs.compilation.listener = before
-    return module, sum(made)
+    return module, sum(made) if made else float("nan")
 
 
 def _error(result: Tensor, reference: Tensor) -> float:
