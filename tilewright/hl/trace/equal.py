@@ -44,7 +44,9 @@ def equate(trace: Trace, one: int, other: int) -> None:
     if all(isinstance(size, Sym) and _is_host(size.atom) for size in sizes):
         raise Equal(show(sizes[0]), show(sizes[1]))
     for atom in (found for size in open_sizes for found in size.atoms() if _is_host(found)):
-        raise Fixed(atom.text, trace.actual[atom])
+        number = trace.actual[atom]
+        assert number is not None  # as the size is known
+        raise Fixed(atom.text, number)
 
 
 def _is_host(atom: Atom | None) -> bool:

@@ -150,7 +150,7 @@ def _slice(trace: Trace, made: Access, entry: slice, extent: Any) -> Subscript:
     stop = extent if entry.stop is None else _from_end(trace, entry.stop, extent)
     if _is_negative(trace, extent - stop):
         stop = extent
-    length = 0 if _is_negative(trace, stop - start) else stop - start
+    length: Any = 0 if _is_negative(trace, stop - start) else stop - start
     length = -(-length // step) if step != 1 else length
     made.shape.append(length if type(length) is int else _extent(trace, length))
     return Subscript("slice", start, at, 0, step, extent)
