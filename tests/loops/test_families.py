@@ -9,7 +9,10 @@ import time
 
 import pytest
 
+import tilewright
+import tilewright.language as tl
 from tests.decisions.families import kernels_of
+from tests.decisions.harness import Spelling
 from tests.loops.families import FAMILIES, GOLDEN, classes_of, golden_file, golden_text, kernel_of, module_of
 from tests.meta.sources import ROOT
 from tilewright.loops.text import nest_of
@@ -31,6 +34,27 @@ def test_a_matrix_times_a_vector_is_one_text() -> None:
     in_blocks = "128*((arg4 + 127) // 128)"
     texts = {text.replace("0.5 * ", "").replace(in_blocks, "arg4") for text in classes_of("matvec")}
     assert len(texts) == 1
+
+
+@tilewright.jit
+def butterflies(x, out, N: tl.constexpr, STAGES: tl.constexpr):
+    i = tl.arange(0, N)
+    a, b = tl.load(x + i), tl.load(x + N + i)
+    for stage in tl.static_range(STAGES):
+        low, high = i & ~(2**stage), i | 2**stage
+        turn = tl.cos((i & (2**stage - 1)).to(tl.float32))
+        right, other = tl.gather(a, high, 0), tl.gather(b, high, 0)
+        a, b = tl.gather(a, low, 0) + turn * right - other, tl.gather(b, low, 0) + turn * other + right
+    tl.store(out + i, a)
+    tl.store(out + N + i, b)
+
+
+def test_tiles_that_are_asked_often_are_written_once() -> None:
+    """Each stage reads both tiles of the one before at two places: written out, 4 ** stages of them."""
+    lengths = [
+        len(nest_of(kernel_of(module_of(Spelling(butterflies, f"*fp32, *fp32, {2**n}, {n}", {}))))) for n in (6, 8)
+    ]
+    assert lengths[1] < 4 * lengths[0]
 
 
 def test_texts_do_not_depend_on_the_process() -> None:

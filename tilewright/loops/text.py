@@ -329,7 +329,7 @@ def key_of(node: object) -> str:
 
 
 _LARGE = 60
-_SHARED = (Poly, Combination, Apply, Select, Opaque, Recurrence, Element)
+_SHARED = (Poly, Combination, Apply, Select, Opaque, Recurrence, Element, Tile)
 _KEYS: weakref.WeakKeyDictionary[Node | Range, str] = weakref.WeakKeyDictionary()
 _KEYS_OF = _Keys({})
 _WRITERS: dict[type, Callable[[Writer, Any], str]] = {
