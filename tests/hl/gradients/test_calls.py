@@ -109,8 +109,9 @@ def test_double_backward_is_a_typed_error():
     x, w = leaves((random(6, 4), random(4)))
     (grad,) = torch.autograd.grad(scaled(x, w).sum(), x, create_graph=True)
     torch.testing.assert_close(grad, torch.autograd.grad(scaled_reference(x, w).sum(), x)[0])
-    with pytest.raises(hl.exc.DoubleBackward, match="scaled_backward"):
+    with pytest.raises(hl.exc.DoubleBackward, match="scaled_backward") as caught:
         grad.sum().backward()
+    assert caught.value.location is not None and caught.value.location.file == __file__
 
 
 def test_checkpoints():

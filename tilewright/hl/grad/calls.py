@@ -110,7 +110,7 @@ _known: WeakKeyDictionary[Kernel, dict[Any, list[Differentiated]]] = WeakKeyDict
 def differentiated(kernel: Kernel, args: tuple[Any, ...]) -> Differentiated:
     """The kernel as a part of autograd for arguments like these, derived when they are new.
 
-    Whatever another binding is made for makes another derivative: constants, what the host decided, a key of the user's.
+    Whatever makes another binding makes another derivative: constants, what the host decided, a key of the user's.
     """
     key = kernel.found(args), *(key_of(arg, True) for arg in marked(kernel, args))
     several = _known.setdefault(kernel, {}).setdefault(key, [])

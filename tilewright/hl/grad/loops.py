@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.grad import runs
@@ -31,6 +32,7 @@ class Backward:
         written: the same of those that it writes.
         settings: of the kernel that is differentiated.
         config: of the derived kernel; None where it is chosen.
+        place: of the loop in the user's file.
 
     Attributes:
         saved: names of the tensors that are kept for it.
@@ -39,9 +41,15 @@ class Backward:
     """
 
     def __init__(
-        self, derived: Derived, loaded: list[str], written: list[str], settings: Settings, config: Config | None
+        self,
+        derived: Derived,
+        loaded: list[str],
+        written: list[str],
+        settings: Settings,
+        config: Config | None,
+        place: errors.Location,
     ) -> None:
-        self.derived, self.loaded, self.written = derived, loaded, written
+        self.derived, self.loaded, self.written, self.place = derived, loaded, written, place
         program = derived.program
         self.kernel = kernel_of(derived.text, program.name, settings, config) if derived.text else None
         self.is_checked = False
@@ -119,7 +127,8 @@ class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
         if twice:
             names = list(made)
             watched = [t for t in (*grads, *ctx.saved_tensors) if t.requires_grad]
-            made = dict(zip(names, Once.apply(backward.derived.program.name, len(made), *made.values(), *watched)))
+            call = backward.derived.program.name, backward.place, len(made)
+            made = dict(zip(names, Once.apply(call, *made.values(), *watched), strict=True))
         return None, *(made.get(name) for name in backward.loaded), *(None for _ in grads)
 
 
@@ -127,9 +136,9 @@ class Once(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
     """Gradients that have no gradient themselves: asking for one is an error, not nothing."""
 
     @staticmethod
-    def forward(ctx: Any, name: str, count: int, *tensors: Any) -> Any:
-        """The first `count` tensors."""
-        ctx.name = name
+    def forward(ctx: Any, call: tuple[str, errors.Location, int], *tensors: Any) -> Any:
+        """The first of the tensors; `call` are the name of the gradient, the place of the loop, and how many."""
+        ctx.name, ctx.place, count = call
         return tuple(tensor.view_as(tensor) for tensor in tensors[:count])
 
     @staticmethod
@@ -137,6 +146,7 @@ class Once(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
         """Refuse."""
         raise exc.DoubleBackward(
             f"the gradient of {ctx.name}, which is itself a gradient, is not derived",
+            ctx.place,
             hint="call loss.backward() without create_graph=True, or compute this part in PyTorch",
         )
 
@@ -240,7 +250,7 @@ class Loop:
                 derived = derive(self.traces, self.at, wanted, name, self.blocks, self.sizes)
             given = list(self.loaded), list(self.written)
             config = config_of(derived.program, self.blocks)
-            found = self._known[wanted] = Backward(derived, *given, self.settings, config)
+            found = self._known[wanted] = Backward(derived, *given, self.settings, config, self._place())
         return found
 
     def _place(self) -> Any:
