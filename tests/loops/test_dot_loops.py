@@ -182,3 +182,24 @@ def test_where_loops_do_not_go_on():
     made = stored_between[(1,)](a, b, out, 16)
     np.testing.assert_array_equal(out, first + first @ b[16:])
     assert not any(d.taken for d in made.decisions if d.subject == DOT_LOOPS.name)
+
+
+@tilewright.jit
+def one_row(a, b, c, M, N: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, TURNED: tl.constexpr):
+    """A row of A, which may lie beyond them, times B; or B's transpose times a column."""
+    row, n = tl.program_id(0) + tl.arange(0, 1), tl.arange(0, N)
+    acc = tl.zeros((N, 1) if TURNED else (1, N), tl.float32)
+    for start in tl.static_range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        x = tl.load(a + row[:, None] * K + k[None, :], mask=(row < M)[:, None] & (k < K)[None, :], other=0)
+        y = tl.load(b + k[:, None] * N + n[None, :])
+        acc = tl.dot(tl.trans(y), tl.trans(x), acc) if TURNED else tl.dot(x, y, acc)
+    tl.store(c + row[:, None] * N + n[None, :], tl.trans(acc) if TURNED else acc)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_condition_on_neither_dim_does_not_move_with_the_tiles(turned):
+    """`program < 4` is no bound of K: for the last programs it would end there with their number."""
+    a, b, c = (np.random.default_rng(0).random(shape, np.float32) for shape in ((4, 24), (24, 8), (6, 8)))
+    one_row[(6,)](a, b, c, 4, 8, 24, 8, turned)
+    assert np.allclose(c, np.concatenate([a @ b, np.zeros((2, 8), np.float32)]), atol=1e-5)

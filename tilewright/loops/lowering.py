@@ -161,7 +161,7 @@ class Matrix:
         own = [] if poly is None else [n for n, dim in enumerate(self.dims) if not _is_scalar(poly, (dim,))]
         if poly is None or len(own) > 1:
             return No("a part of its mask does not compare one place", self.pattern)
-        number = own[0] if own else 0
+        number = own[0] if own else 1 if self.along == 0 else 0  # `0 < n` is no bound that moves with the tile
         stride = _stride(poly, self.dims[number])
         rest = None if stride is None else scalars.poly(stride * self.dims[number] - poly)
         if rest is None or stride is None or (own and stride.constant != 1):

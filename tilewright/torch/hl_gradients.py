@@ -304,7 +304,8 @@ def _packed(operator: HlOperator, call: Callable[..., Any], values: tuple[Any, .
 
     def traced() -> Callable[..., Any]:
         with FakeTensorMode():
-            return make_fx(call)(*(form() for form in forms))
+            graph: Callable[..., Any] = make_fx(call)(*(form() for form in forms))
+        return graph
 
     return aside(traced)(*values)
 

@@ -1,7 +1,8 @@
 """The kernels of `examples/hl` at length, compiled: `python -m tests.hl.gradients.at_length [--configurations 5]`.
 
 Gradients against quotients of differences in every direction, several sizes against eager PyTorch, random
-configurations, and the same bits in ten runs where nothing is summed atomically. Prints a line for each kernel.
+configurations, 16-bit types, and the same bits in ten runs where nothing is summed atomically. Prints a line for each
+kernel.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def checks(name: str, configurations: int) -> Iterator[tuple[str, Callable[[], N
             yield f"{tuple(sizes)}", lambda args=args: check(kernel(where, wide=True), example.reference, *args)
     if not is_viewed(name):
         yield "expanded", lambda: check(kernel(where, wide=True), example.reference, *expanded(small))
+    for dtype in (torch.bfloat16, torch.float16) if name != "delta.delta_rule" else ():
+        yield str(dtype), lambda dtype=dtype: _rounds_as_eager(name, dtype)
     for at in range(configurations):
 
         def run(at: int = at) -> None:
@@ -38,6 +41,18 @@ def checks(name: str, configurations: int) -> Iterator[tuple[str, Callable[[], N
         yield f"configuration {at}", run
     if name in ORDERED:
         yield "bits", lambda: _same_bits(name)
+
+
+def _rounds_as_eager(name: str, dtype: torch.dtype) -> None:
+    """In 16 bits gradients are about as far from those in float64 as PyTorch's are."""
+    where, example = CASES[name]
+    args = example.make(Draw(dtype), Sizes(21, 37, 11))
+    wide = tuple(a.double() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args)
+    exact = gradients(example.reference, wide)
+    found = zip(gradients(kernel(where), args), gradients(example.reference, args), exact, strict=True)
+    for ours, theirs, right in found:
+        mine, eager = (float((one.double() - right).abs().max()) for one in (ours, theirs))
+        assert mine <= 4 * eager + 2 * torch.finfo(dtype).eps * float(right.abs().max()), (mine, eager)
 
 
 def _same_bits(name: str) -> None:

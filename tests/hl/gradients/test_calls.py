@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.hl.gradients.compare import check, leaves
+from tests.hl.gradients.examples import kernel
 from tilewright import hl
 
 WIDE = {"dtype": torch.float64}
@@ -108,8 +109,9 @@ def test_double_backward_is_a_typed_error():
     x, w = leaves((random(6, 4), random(4)))
     (grad,) = torch.autograd.grad(scaled(x, w).sum(), x, create_graph=True)
     torch.testing.assert_close(grad, torch.autograd.grad(scaled_reference(x, w).sum(), x)[0])
-    with pytest.raises(hl.exc.DoubleBackward, match="scaled_backward"):
+    with pytest.raises(hl.exc.DoubleBackward, match="scaled_backward") as caught:
         grad.sum().backward()
+    assert caught.value.location is not None and caught.value.location.file == __file__
 
 
 def test_checkpoints():
@@ -370,3 +372,57 @@ def test_the_plan_says_who_adds_up():
     (plan,) = hl.grad(scaled).plan((random(33, 20), random(20)))
     assert [(owner.tensor, owner.form) for owner in plan.owners] == [("x", "store"), ("w", "partial")]
     assert "w: partial, as programs along rows sum parts of their own" in str(plan)
+
+
+@hl.kernel
+def shifted(x, scale, times: hl.constexpr):
+    out = torch.empty_like(x)
+    for rows in hl.tile(x.size(0)):
+        out[rows, :] = torch.exp(x[rows, :] * scale) * times + FACTOR
+    return out
+
+
+FACTOR = 2.0
+
+
+def test_calls_that_follow_a_call_with_gradients(monkeypatch):
+    """What the last call ran is found sooner, and by calls like it alone."""
+
+    def agree(x, scale, times, factor=2.0):
+        x = x.detach().requires_grad_()
+        out = shifted(x, scale, times)
+        torch.testing.assert_close(out.detach(), torch.exp(x.detach() * scale) * times + factor)
+        (found,) = torch.autograd.grad(out.sum(), x)
+        torch.testing.assert_close(found, torch.exp(x.detach() * scale) * times * scale)
+
+    x, wide = torch.randn(5, 7), torch.randn(6, 7)
+    for _ in range(2):
+        agree(x, 0.5, 2)
+    assert shifted.watched is not None
+    agree(x, 0.25, 2)
+    agree(x, 0.5, 3)
+    agree(wide, 0.5, 3)
+    agree(x.double(), 0.5, 3)
+    agree(x.t().contiguous().t(), 0.5, 3)
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    agree(x, 0.5, 2, 3.0)
+    watched = x.clone().requires_grad_()
+    with torch.no_grad():
+        assert not shifted(watched, 0.5, 2).requires_grad
+    assert not shifted(x, 0.5, 2).requires_grad
+    shifted.bind((x, 0.5, 2)).set_config(hl.Config(block_sizes=[2]))
+    agree(x, 0.5, 2, 3.0)
+    shifted.reset()
+    assert shifted.watched is None
+    agree(x, 0.5, 2, 3.0)
+
+
+def test_functions_as_arguments_have_gradients_of_their_own():
+    x, y = torch.randn(5, 7), torch.randn(7, 3)
+    made = kernel("matmul.matmul", wide=True)
+
+    def times(factor):
+        return lambda acc: acc * factor
+
+    for function in (torch.relu, torch.tanh, times(2.0), times(3.0), lambda acc: acc + 1, torch.relu):
+        check(made, lambda x, y, function: function(x @ y), x.double(), y.double(), function)

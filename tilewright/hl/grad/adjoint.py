@@ -25,7 +25,7 @@ from tilewright.hl import exc
 from tilewright.hl.grad.history import Histories
 from tilewright.hl.grad.maxima import running_maxima
 from tilewright.hl.grad.program import captured
-from tilewright.hl.grad.replay import WITHOUT, Env, Replay
+from tilewright.hl.grad.replay import WITHOUT, Env, Replay, unrounded
 from tilewright.hl.grad.results import Stored, lasting, load_results
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Value
 from tilewright.hl.trace.host import Traced
@@ -312,7 +312,7 @@ class Pass:
             for _, grad in seeds:
                 sample, value = replay.parameter(_wide(replay.lifted(grad)))
                 fresh.params.append(value)
-                fresh.results.append(replay.lifted(sample + replay.unrounded(grad).to(sample.dtype)))
+                fresh.results.append(replay.lifted(sample + unrounded(replay, grad).to(sample.dtype)))
                 totals.append(sample)
         inits = [*starts, *(torch.zeros(raw_shape(total), dtype=total.dtype) for total in totals)]
         made.args = ([replay.lifted(sample) for sample in inits],)

@@ -59,6 +59,7 @@ class Differentiated:
             )
         self._loops: dict[Config, list[Loop]] = {}
         self._loaded: dict[Any, Loaded] = {}
+        self._last: tuple[Config | None, Any] = None, None
         self.places: dict[Any, dict[Place, int] | None] = {}
 
     def holds(self, args: tuple[Any, ...]) -> bool:
@@ -67,19 +68,26 @@ class Differentiated:
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
         """Run the kernel; PyTorch goes back through its loops."""
-        self.bound.ensure_config_exists(args)
-        assert self.bound.config is not None
-        return self.run(self.bound.config, args)
+        config = self.bound.config
+        if config is None or config is not self._last[0]:
+            self.bound.ensure_config_exists(args)
+            config = self.bound.config
+            assert config is not None
+            self._last = config, self._loaded_for(config)
+        return self._last[1].run(*args)
 
     def run(self, config: Config, args: tuple[Any, ...]) -> Any:
         """The same in a configuration."""
+        return self._loaded_for(config).run(*args)
+
+    def _loaded_for(self, config: Config) -> Loaded:
         loaded = self._loaded.get(config)
         if loaded is None:
             loops = self.loops(config)
             names = {**self.bound.scope, **self.bound.traced.captured, "_steps": loops}
             module = self.bound.module(config, around=lambda at, launch: loops[at].text(launch))
             loaded = self._loaded[config] = Loaded(self.bound.name, module, names, self.bound.source.file)
-        return loaded.run(*args)
+        return loaded
 
     def loops(self, config: Config | None = None) -> list[Loop]:
         """The top-level loops for a configuration; None for the one that a call has."""
@@ -100,8 +108,11 @@ _known: WeakKeyDictionary[Kernel, dict[Any, list[Differentiated]]] = WeakKeyDict
 
 
 def differentiated(kernel: Kernel, args: tuple[Any, ...]) -> Differentiated:
-    """The kernel as a part of autograd for arguments like these, derived when they are new."""
-    key = tuple(key_of(arg, True) for arg in args)
+    """The kernel as a part of autograd for arguments like these, derived when they are new.
+
+    Whatever makes another binding makes another derivative: constants, what the host decided, a key of the user's.
+    """
+    key = kernel.found(args), *(key_of(arg, True) for arg in marked(kernel, args))
     several = _known.setdefault(kernel, {}).setdefault(key, [])
     found = next((one for one in several if one.holds(args)), None)
     if found is None:
@@ -113,7 +124,9 @@ def differentiated(kernel: Kernel, args: tuple[Any, ...]) -> Differentiated:
 
 def call(kernel: Kernel, args: tuple[Any, ...]) -> Any:
     """Call a kernel so that PyTorch can go back through it."""
-    return differentiated(kernel, args)(args)
+    found = differentiated(kernel, args)
+    kernel.watched = found if kernel.settings.static_shapes else None  # else sizes are constants here, and not there
+    return found(args)
 
 
 def backward_of(kernel: Kernel, args: tuple[Any, ...]) -> list[tuple[int, Backward]]:

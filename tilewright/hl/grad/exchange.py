@@ -24,6 +24,7 @@ from tilewright.hl.grad.history import Histories, largest
 from tilewright.hl.grad.maxima import running_maxima
 from tilewright.hl.grad.owners import Contribution, place
 from tilewright.hl.grad.program import dims_of
+from tilewright.hl.grad.replay import unrounded
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value
 from tilewright.hl.symbols import Sym, same
 from tilewright.hl.trace.state import raw_shape
@@ -237,7 +238,7 @@ class Exchanged(Adjoint):
         carried = [known[one.inner.outs[at].id] for at in adjoints]
         found = [(leaf, grad) for leaf, grad in made.leaves(carried) if leaf.node.args[0].name in one.tensors]
         with torch.no_grad():
-            wide = [(leaf, self.replay.unrounded(grad)) for leaf, grad in found if grad is not None]
+            wide = [(leaf, unrounded(self.replay, grad)) for leaf, grad in found if grad is not None]
             return [(leaf, self._inside(one, leaf.node, grad)) for leaf, grad in wide]
 
     def _inside(self, one: Exchange, load: Node, grad: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.grad import runs
@@ -31,20 +32,33 @@ class Backward:
         written: the same of those that it writes.
         settings: of the kernel that is differentiated.
         config: of the derived kernel; None where it is chosen.
+        place: of the loop in the user's file.
+
+    Attributes:
+        saved: names of the tensors that are kept for it.
+        places: of these among those that are loaded and written.
+        is_checked: whether the kernel is known to compile.
     """
 
     def __init__(
-        self, derived: Derived, loaded: list[str], written: list[str], settings: Settings, config: Config | None
+        self,
+        derived: Derived,
+        loaded: list[str],
+        written: list[str],
+        settings: Settings,
+        config: Config | None,
+        place: errors.Location,
     ) -> None:
-        self.derived, self.loaded, self.written = derived, loaded, written
+        self.derived, self.loaded, self.written, self.place = derived, loaded, written, place
         program = derived.program
         self.kernel = kernel_of(derived.text, program.name, settings, config) if derived.text else None
-        self._checked = False
+        self.is_checked = False
         incoming = {f"grad_{name}" for name in written}
         self.saved = [name for name in program.tensors if name not in incoming]
         self.parameters = [*program.tensors, *program.numbers]
         if not derived.text:
             self.saved = self.parameters = []
+        self.places = [[*loaded, *written].index(name) for name in self.saved]
         self.results = [owner.tensor for owner in derived.owners]
 
     def __call__(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +74,8 @@ class Backward:
         Raises:
             NotDifferentiable: something in the kernel has no meaning on tiles.
         """
-        if self._checked or self.kernel is None:
+        self.is_checked = self.is_checked or self.kernel is None
+        if self.is_checked or self.kernel is None:
             return
         given = dict(named) | {f"grad_{name}": torch.empty_like(named[name]).contiguous() for name in self.written}
         try:
@@ -71,7 +86,7 @@ class Backward:
                 f"the derivative cannot be computed on tiles: {error.message}",
                 hint="write the function with others, or call .detach() on what it is given",
             ) from error
-        self._checked = True
+        self.is_checked = True
 
 
 class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not checked
@@ -80,20 +95,24 @@ class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
     @staticmethod
     def forward(
         ctx: Any,
-        backward: Backward,
-        launch: Callable[[], None],
-        numbers: Mapping[str, Any],
-        given: Mapping[str, Any],
+        call: tuple[Backward, Callable[[], None], Mapping[str, Any], Mapping[str, Any]],
         *tensors: Any,
     ) -> Any:
-        """Run the loop, which writes the last of `tensors`; those in `given` are saved in their place."""
+        """Run the loop, which writes the last of `tensors`.
+
+        Args:
+            ctx: what autograd keeps.
+            call: (the way back, the launch, numbers, what is saved in the place of the tensor of a name).
+            tensors: those that are loaded and those that are written.
+        """
+        ctx.way_back, launch, ctx.numbers, given = call
         launch()
-        count = len(backward.loaded)
-        named = dict(zip((*backward.loaded, *backward.written), tensors, strict=True)) | dict(given)
-        outs = tensors[count:]
-        ctx.way_back, ctx.numbers = backward, numbers
+        saved = [tensors[place] for place in ctx.way_back.places]
+        if given:
+            saved = [given.get(name, own) for name, own in zip(ctx.way_back.saved, saved, strict=True)]
+        outs = tensors[len(ctx.way_back.loaded) :]
         ctx.mark_dirty(*outs)
-        ctx.save_for_backward(*(named[name] for name in backward.saved))
+        ctx.save_for_backward(*saved)
         return outs
 
     @staticmethod
@@ -108,17 +127,18 @@ class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
         if twice:
             names = list(made)
             watched = [t for t in (*grads, *ctx.saved_tensors) if t.requires_grad]
-            made = dict(zip(names, Once.apply(backward.derived.program.name, len(made), *made.values(), *watched)))
-        return None, None, None, None, *(made.get(name) for name in backward.loaded), *(None for _ in grads)
+            call = backward.derived.program.name, backward.place, len(made)
+            made = dict(zip(names, Once.apply(call, *made.values(), *watched), strict=True))
+        return None, *(made.get(name) for name in backward.loaded), *(None for _ in grads)
 
 
 class Once(torch.autograd.Function):  # type: ignore[misc]  # torch is not checked
     """Gradients that have no gradient themselves: asking for one is an error, not nothing."""
 
     @staticmethod
-    def forward(ctx: Any, name: str, count: int, *tensors: Any) -> Any:
-        """The first `count` tensors."""
-        ctx.name = name
+    def forward(ctx: Any, call: tuple[str, errors.Location, int], *tensors: Any) -> Any:
+        """The first of the tensors; `call` are the name of the gradient, the place of the loop, and how many."""
+        ctx.name, ctx.place, count = call
         return tuple(tensor.view_as(tensor) for tensor in tensors[:count])
 
     @staticmethod
@@ -126,6 +146,7 @@ class Once(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
         """Refuse."""
         raise exc.DoubleBackward(
             f"the gradient of {ctx.name}, which is itself a gradient, is not derived",
+            ctx.place,
             hint="call loss.backward() without create_graph=True, or compute this part in PyTorch",
         )
 
@@ -160,6 +181,7 @@ class Loop:
         self.line = traces[0].graphs[at].line
         self.numbers = Program(name, traces[0].graphs[at].region).numbers
         self._known: dict[frozenset[str], Backward] = {}
+        self._wanted: dict[tuple[bool, ...], frozenset[str]] = {}
 
     def text(self, launch: str) -> str:
         """What the host does in the place of the launch."""
@@ -190,8 +212,12 @@ class Loop:
         given: dict[str, Any],
     ) -> list[str]:
         """Run the loop; names of the tensors that are saved for the backward pass."""
-        wanted = frozenset(n for n, t in zip(self.loaded, loads, strict=True) if t.requires_grad)
+        flags = tuple([tensor.requires_grad for tensor in loads])
         changed = [name for name, out in zip(self.written, outs, strict=True) if out.requires_grad]
+        wanted = self._wanted.get(flags)
+        if wanted is None:
+            names = zip(self.loaded, flags, strict=True)
+            wanted = self._wanted[flags] = frozenset(name for name, flag in names if flag)
         if not (wanted or changed) or not torch.is_grad_enabled():
             launch()
             return []
@@ -206,12 +232,12 @@ class Loop:
             return []
         backward = self.backward(wanted)
         self._check_order(backward)
-        named = dict(zip((*self.loaded, *self.written), (*loads, *outs), strict=True)) | numbers
-        try:
-            backward.check(named)
-        except exc.Error as error:
-            raise exc.located(error, self._place()) from error.__cause__
-        Step.apply(backward, launch, numbers, given, *loads, *outs)
+        if not backward.is_checked:
+            try:
+                backward.check(dict(zip((*self.loaded, *self.written), (*loads, *outs), strict=True)) | numbers)
+            except exc.Error as error:
+                raise exc.located(error, self._place()) from error.__cause__
+        Step.apply((backward, launch, numbers, given), *loads, *outs)
         return backward.saved
 
     def backward(self, wanted: frozenset[str]) -> Backward:
@@ -224,7 +250,7 @@ class Loop:
                 derived = derive(self.traces, self.at, wanted, name, self.blocks, self.sizes)
             given = list(self.loaded), list(self.written)
             config = config_of(derived.program, self.blocks)
-            found = self._known[wanted] = Backward(derived, *given, self.settings, config)
+            found = self._known[wanted] = Backward(derived, *given, self.settings, config, self._place())
         return found
 
     def _place(self) -> Any:

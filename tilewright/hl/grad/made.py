@@ -9,7 +9,6 @@ from typing import Any
 
 from tilewright.hl.config import Config
 from tilewright.hl.runtime.kernel import Kernel
-from tilewright.hl.runtime.kernel import kernel as make_kernel
 from tilewright.hl.settings import Settings
 
 
@@ -28,6 +27,7 @@ def kernel_of(text: str, name: str, settings: Settings, config: Config | None = 
     settings.static_shapes = True  # the text has the sizes as numbers
     scope: dict[str, Any] = {"__name__": file}
     exec(compile(text, file, "exec"), scope)
-    made = make_kernel(scope[name].fn, config=config, settings=settings, backward=None)
+    made = scope[name]
     assert isinstance(made, Kernel)
+    made.configs, made.settings, made.backward = [] if config is None else [config], settings, None
     return made

@@ -122,23 +122,6 @@ class Replay:
         self.trace.bind(fresh, value)
         return fresh
 
-    def unrounded(self, sample: Any) -> Any:
-        """A sample for what `sample` was rounded of, if that was the last thing done; else itself.
-
-        Sums over passes are of numbers as they were computed: PyTorch rounds each gradient to the type of its tensor.
-        """
-        value = self.lifted(sample)
-        assert self.trace.region is not None
-        made = next((node for node in reversed(self.trace.region.nodes) if value in node.outs), None)
-        if made is None or made.op != "_to_copy" or not isinstance(made.args[0], Value):
-            return sample
-        source = made.args[0]
-        if not source.dtype.is_floating_point or source.dtype.itemsize <= value.dtype.itemsize:
-            return sample
-        fresh = self.blank(source)
-        self.trace.bind(fresh, source)
-        return fresh
-
     def held(self, tree: Any, env: Env) -> Any:
         """Arguments of a node with the values that stand for its own here."""
 
@@ -341,6 +324,24 @@ class Replay:
         """Put a node at the end of the open region."""
         assert self.trace.region is not None
         self.trace.region.nodes.append(node)
+
+
+def unrounded(replay: Replay, sample: Any) -> Any:
+    """A sample for what `sample` was rounded of, if that was the last thing done; else itself.
+
+    Sums over passes are of numbers as they were computed: PyTorch rounds each gradient to the type of its tensor.
+    """
+    value = replay.lifted(sample)
+    assert replay.trace.region is not None
+    made = next((node for node in reversed(replay.trace.region.nodes) if value in node.outs), None)
+    if made is None or made.op != "_to_copy" or not isinstance(made.args[0], Value):
+        return sample
+    source = made.args[0]
+    if not source.dtype.is_floating_point or source.dtype.itemsize <= value.dtype.itemsize:
+        return sample
+    fresh = replay.blank(source)
+    replay.trace.bind(fresh, source)
+    return fresh
 
 
 def _argument(leaf: Any, env: Env) -> Any:

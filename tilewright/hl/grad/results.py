@@ -54,15 +54,15 @@ def load_results(region: Region, stored: list[Stored], fresh: Callable[[], int])
         stored: what the forward pass stores.
         fresh: gives numbers that no value has.
     """
+    cost = None
     for one in [known for given in stored for known in (given, _before_rounding(region, given)) if known is not None]:
         if not one.is_whole:
             continue
         changed = _loaded(clone(region), one, fresh())
-        before, after = clone(region), clone(changed)
-        simplify(before)
-        simplify(after)
-        if _cost(after) < _cost(before):
-            region = changed
+        cost = cost or _cost(region)
+        after = _cost(changed)
+        if after < cost:
+            region, cost = changed, after
     return region
 
 
@@ -116,7 +116,9 @@ def _loaded(region: Region, one: Stored, number: int) -> Region:
 
 
 def _cost(region: Region) -> tuple[int, int, int]:
-    """How much a region takes: loops, loads, operations."""
+    """How much a region takes when what it does in vain is gone: loops, loads, operations."""
+    region = clone(region)
+    simplify(region)
     nodes = list(walk(region))
     ops = [node.op for node in nodes]
     return ops.count("loop"), ops.count("load"), len([node for node in nodes if operands(node)])

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -14,6 +14,24 @@ from tilewright.hl.trace.carried import leaves
 from tilewright.hl.trace.outside import Read
 
 Call = Callable[[Any, tuple[Any, ...]], Any]
+
+
+class Watched(Protocol):
+    """A kernel for one kind of arguments, as a call that PyTorch can go back through.
+
+    Attributes:
+        bound: what calls without gradients run.
+    """
+
+    bound: Any
+
+    def holds(self, args: tuple[Any, ...]) -> bool:
+        """Whether what was assumed of the arguments, all by position, is true of these."""
+
+    def __call__(self, args: tuple[Any, ...]) -> Any:
+        """Run it."""
+
+
 _call: Call | None = None
 
 
