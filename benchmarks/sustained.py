@@ -77,6 +77,7 @@ class Figure:
         long: over seconds.
         clock: MHz meanwhile.
         power: W meanwhile.
+        error: against float64, root of mean squares over that of the result.
         failure: what went wrong.
     """
 
@@ -85,6 +86,7 @@ class Figure:
     long: float = float("nan")
     clock: float = float("nan")
     power: float = float("nan")
+    error: float = float("nan")
     failure: str = ""
 
     @property
@@ -191,6 +193,7 @@ class Subject:
         vendor: name of the vendor's kernel.
         rival: the call of it, which gives the result.
         make: of a side gives what makes its call for a configuration, and the result that the call writes.
+        error: of a result, against float64.
     """
 
     work: float
@@ -198,6 +201,14 @@ class Subject:
     vendor: str
     rival: Function
     make: Callable[[Side], tuple[Call, torch.Tensor]]
+    error: Callable[[torch.Tensor], float]
+
+
+_PART = 1024  # rows whose error is told
+
+
+def _error(part: torch.Tensor, exact: torch.Tensor) -> float:
+    return ((part.double() - exact).square().mean() / exact.square().mean()).sqrt().item()
 
 
 def product(m: int, n: int, k: int, dtype: torch.dtype) -> Subject:
@@ -222,7 +233,10 @@ def product(m: int, n: int, k: int, dtype: torch.dtype) -> Subject:
 
         return call, c
 
-    return Subject(2.0 * m * n * k, PRODUCTS, "cuBLAS", lambda: torch.mm(a, b, out=out), make)
+    def error(result: torch.Tensor) -> float:
+        return _error(result[:_PART], a[:_PART].double() @ b.double())
+
+    return Subject(2.0 * m * n * k, PRODUCTS, "cuBLAS", lambda: torch.mm(a, b, out=out), make, error)
 
 
 def attention(heads: int, length: int, width: int, dtype: torch.dtype, causal: bool = False) -> Subject:
@@ -248,12 +262,18 @@ def attention(heads: int, length: int, width: int, dtype: torch.dtype, causal: b
     def rival() -> torch.Tensor:
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
+    def error(result: torch.Tensor) -> float:
+        scores = q[0, 0, -_PART:].double() @ k[0, 0].double().T * width**-0.5
+        if causal:
+            scores += torch.full_like(scores, -torch.inf).triu(length - _PART + 1)
+        return _error(result[0, 0, -_PART:], torch.softmax(scores, 1) @ v[0, 0].double())
+
     work = (2.0 if causal else 4.0) * heads * length * length * width
-    return Subject(work, attending(width, kernel), "SDPA", rival, make)
+    return Subject(work, attending(width, kernel), "SDPA", rival, make, error)
 
 
-def fastest(side: Side, subject: Subject, expected: torch.Tensor) -> tuple[Function, Config]:
-    """The fastest of the configurations whose result is right."""
+def fastest(side: Side, subject: Subject, expected: torch.Tensor) -> tuple[Function, Config, float]:
+    """The fastest of the configurations whose result is right, and its error."""
     make, result = subject.make(side)
     found, problem = [], ""
     for config in side.configs:
@@ -266,26 +286,29 @@ def fastest(side: Side, subject: Subject, expected: torch.Tensor) -> tuple[Funct
             error = ((result.float() - expected).abs().max() / expected.abs().max()).item()
             if not error < 2e-2:
                 raise ArithmeticError(f"error {error}")
-            found.append((turns({"": call}, 7)[""], call, config))
+            found.append((turns({"": call}, 7)[""], call, config, subject.error(result)))
         except Exception as failed:
             problem = f"{config}: {type(failed).__name__}: {str(failed)[:200]}"
     if not found:
         raise RuntimeError(problem)
     best = min(found, key=lambda row: row[0])
-    return best[1], best[2]
+    return best[1:]
 
 
 def figures(subject: Subject, only: str, rounds: int, seconds: float) -> Iterator[tuple[Figure, Config | None]]:
     """All kernels on one subject, in turns and then one after another."""
-    expected = subject.rival().float()
+    given = subject.rival()
+    expected = given.float()
     calls: dict[str, Function] = {subject.vendor: subject.rival}
-    rows: dict[str, tuple[Figure, Config | None]] = {subject.vendor: (Figure(subject.vendor), None)}
+    rows: dict[str, tuple[Figure, Config | None]] = {
+        subject.vendor: (Figure(subject.vendor, error=subject.error(given)), None)
+    }
     for side in subject.sides:
         if only not in side.name:
             continue
         try:
-            calls[side.name], config = fastest(side, subject, expected)
-            rows[side.name] = (Figure(side.name), config)
+            calls[side.name], config, error = fastest(side, subject, expected)
+            rows[side.name] = (Figure(side.name, error=error), config)
         except Exception as failed:
             rows[side.name] = (Figure(side.name, failure=str(failed)), None)
     work = subject.work * 1e-12
@@ -322,7 +345,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
 def main(only: str, side: str, rounds: int, seconds: float, out: Path | None) -> None:
     """Measure every subject."""
     found: dict[str, list[dict[str, Any]]] = {}
-    click.echo(f"{torch.cuda.get_device_name()}: TFLOP/s of single calls, sustained, by GHz; MHz, W")
+    click.echo(f"{torch.cuda.get_device_name()}: TFLOP/s of single calls, sustained, by GHz; MHz, W; error")
     for name, subject in SUBJECTS.items():
         if only not in name:
             continue
@@ -330,7 +353,7 @@ def main(only: str, side: str, rounds: int, seconds: float, out: Path | None) ->
         for figure, config in figures(subject(), side, rounds, seconds):
             click.echo(
                 f"  {figure.name:22} {figure.short:6.0f} {figure.long:6.0f} {figure.per_ghz:6.0f}   "
-                f"{figure.clock:5.0f} {figure.power:4.0f}   {config or ''} {figure.failure}"
+                f"{figure.clock:5.0f} {figure.power:4.0f}   {figure.error:.1e}   {config or ''} {figure.failure}"
             )
             found.setdefault(name, []).append({**asdict(figure), "config": config})
     if out is not None:
