@@ -240,12 +240,11 @@ def test_what_is_left_out_is_missed(pattern: str, instead: str) -> None:
     assert count >= 4 and all(missed)
 
 
-def test_a_wait_for_products_that_is_left_out_is_missed() -> None:
-    case = Case(kernels.staying, 3 * N, rows=2 * M, num_stages=2)
-    case.grid = (1, 1)
-    for place in (1, 2):  # of the loop, and behind it; the simulated products have their results at once
-        if not _is_missed(case, r"wgmma\.wait_group\.sync\.aligned 0", place, "wgmma.wait_group.sync.aligned 3"):
-            raise AssertionError(f"nobody misses wait {place}")
+@pytest.mark.parametrize(("left", "place"), [(0, 0), (1, 0), (0, 1), (0, 2)])
+def test_a_wait_for_products_that_is_left_out_is_missed(left: int, place: int) -> None:
+    case = Case(kernels.attention, 3 * N, num_stages=2)
+    pattern = rf"wgmma\.wait_group\.sync\.aligned {left}"
+    assert _is_missed(case, pattern, place, "wgmma.wait_group.sync.aligned 3")
 
 
 # --- code ---------------------------------------------------------------------------------------------
