@@ -4,8 +4,8 @@
 
     tile IR --inline all--> --sums of products--> --operands in place-->
             --long rows over a cluster--> --large tiles in strips-->
-            --reductions after loops--> --carried numbers--> --longest programs first-->
-            --choose descriptors--> --loads of boxes--> --assign layouts--> --stores in slices-->
+            --reductions after loops--> --carried numbers--> --choose descriptors--> --loads of boxes-->
+            --longest programs first--> --assign layouts--> --stores in slices-->
             --double buffer--> --roles--> --pipeline loops--> --order memory, barriers--> laid-out tile IR
 """
 
@@ -96,9 +96,9 @@ def _late_steps(team: Team, options: CudaOptions, arch: Arch, decisions: Decisio
         ("reductions_out_of_loops", lambda module: move_reductions_out_of_loops(module, warps, decisions)),
         ("induction_variables", _simplify_induction_variables),
         ("locks", order_locks),
-        ("program_order", lambda module: start_longest_first(module, decisions)),
         ("descriptors", lambda module: choose_descriptors(module, arch, decisions)),
         ("tensor_maps", lambda module: load_boxes(module, options, arch, decisions)),
+        ("program_order", lambda module: start_longest_first(module, decisions)),
         ("assign", lambda module: lay_out(module, team, lambda op: plan_dot(op, warps, arch, decisions))),
         ("stores_in_slices", lambda module: store_in_slices(module, decisions)),
         ("double_buffer", lambda module: double_buffer_loads(module, decisions)),
