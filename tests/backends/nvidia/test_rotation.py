@@ -57,6 +57,8 @@ class Case:
         self.out = np.full((rows, WIDTH), 9, np.float16)
         blocks = ((self.q, M), (self.k, N), (self.v, N), (self.out, M))
         given = [*(describe(x, [n, WIDTH]) for x, n in blocks), length, *bounds]
+        if fn is kernels.by_pointers:
+            given, options["tensor_maps"] = [self.q, self.k, self.v, self.out, length], True
         given += [-(-rows // M)] if fn is kernels.staying else []
         options = {"num_warps": 8, **options}
         self.made = Described(fn, given, M_BLOCK=M, N_BLOCK=N, WIDTH=WIDTH, **options)
@@ -110,6 +112,13 @@ class Case:
 @pytest.mark.parametrize("iterations", [1, 2, 5])
 def test_attention(iterations: int, order: str, early: bool) -> None:
     case = Case(kernels.attention, iterations * N, num_stages=2)
+    assert case.made.roles == [8, 4] and case.channels == 2 and case.in_flight == [0, 1, 0, 0]
+    case.check(order, early=early)
+
+
+@pytest.mark.parametrize(("order", "early"), ORDERS)
+def test_boxes_through_pointers(order: str, early: bool) -> None:
+    case = Case(kernels.by_pointers, 3 * N, rows=2 * M, num_stages=2)
     assert case.made.roles == [8, 4] and case.channels == 2 and case.in_flight == [0, 1, 0, 0]
     case.check(order, early=early)
 
