@@ -28,6 +28,16 @@ def roles_asked_for(a, b, c, K, BLOCK: tl.constexpr):
     c.store([pm, pn], acc.to(tl.float16))
 
 
+@spelled(ROLES, [*_BLOCKS, 512, 64])
+def roles_under_a_condition(a, b, c, K, BLOCK: tl.constexpr):
+    pm, pn = tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    if K > BLOCK:
+        for k in tl.range(0, K, BLOCK, warp_specialize=True):
+            acc = tl.dot(a.load([pm, k]), b.load([k, pn]), acc)
+    c.store([pm, pn], acc.to(tl.float16))
+
+
 @spelled(ROLES, "*fp16:16, *fp16:16, *fp32:16, i32:16, i32:16, i32:16, 64, 128, 64")
 def roles_asked_for_by_pointers(a_ptr, b_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     m, n = rows_and_columns(BM, BN)
