@@ -77,6 +77,7 @@ class Figure:
         long: over seconds.
         clock: MHz meanwhile.
         power: W meanwhile.
+        error: against float64, root of mean squares over that of the result.
         failure: what went wrong.
     """
 
@@ -85,6 +86,7 @@ class Figure:
     long: float = float("nan")
     clock: float = float("nan")
     power: float = float("nan")
+    error: float = float("nan")
     failure: str = ""
 
     @property
@@ -169,15 +171,15 @@ PRODUCTS = (
 )
 
 
-def attending(width: int) -> tuple[Side, ...]:
+def attending(width: int, kernel: str) -> tuple[Side, ...]:
     """Those who race in attention with so wide heads."""
     eight: tuple[Config, ...] = ((128, 128, width, 8, 2), (128, 64, width, 8, 3))
     four: tuple[Config, ...] = ((128, 64, width, 4, 2), (64, 128, width, 4, 2), (64, 64, width, 4, 3))
     return (
-        Side("roles", True, "attention", eight, True),
-        Side("no roles", True, "attention", (*four, *eight), False),
-        Side("Triton", False, "attention", (*four, *eight), False),
-        Side("Triton, specialised", False, "attention", (*four, *eight), True),
+        Side("roles", True, kernel, eight, True),
+        Side("no roles", True, kernel, (*four, *eight), False),
+        Side("Triton", False, kernel, (*four, *eight), False),
+        Side("Triton, specialised", False, kernel, (*four, *eight), True),
     )
 
 
@@ -191,6 +193,7 @@ class Subject:
         vendor: name of the vendor's kernel.
         rival: the call of it, which gives the result.
         make: of a side gives what makes its call for a configuration, and the result that the call writes.
+        error: of a result, against float64.
     """
 
     work: float
@@ -198,6 +201,14 @@ class Subject:
     vendor: str
     rival: Function
     make: Callable[[Side], tuple[Call, torch.Tensor]]
+    error: Callable[[torch.Tensor], float]
+
+
+_PART = 1024  # rows whose error is told
+
+
+def _error(part: torch.Tensor, exact: torch.Tensor) -> float:
+    return ((part.double() - exact).square().mean() / exact.square().mean()).sqrt().item()
 
 
 def product(m: int, n: int, k: int, dtype: torch.dtype) -> Subject:
@@ -222,11 +233,15 @@ def product(m: int, n: int, k: int, dtype: torch.dtype) -> Subject:
 
         return call, c
 
-    return Subject(2.0 * m * n * k, PRODUCTS, "cuBLAS", lambda: torch.mm(a, b, out=out), make)
+    def error(result: torch.Tensor) -> float:
+        return _error(result[:_PART], a[:_PART].double() @ b.double())
+
+    return Subject(2.0 * m * n * k, PRODUCTS, "cuBLAS", lambda: torch.mm(a, b, out=out), make, error)
 
 
-def attention(heads: int, length: int, width: int, dtype: torch.dtype) -> Subject:
+def attention(heads: int, length: int, width: int, dtype: torch.dtype, causal: bool = False) -> Subject:
     """Softmax attention."""
+    kernel = "causal_attention" if causal else "attention"
     q, k, v = (torch.randn(1, heads, length, width, device="cuda").to(dtype) for _ in range(3))
     out = torch.empty_like(q)
 
@@ -236,7 +251,7 @@ def attention(heads: int, length: int, width: int, dtype: torch.dtype) -> Subjec
             flat = [x.view(heads * length, width) for x in (q, k, v, out)]
             blocks = ([rows, width], [columns, width], [columns, width], [rows, width])
             made = [_descriptor(side.ours)(x, block) for x, block in zip(flat, blocks, strict=True)]
-            launched = flavour("descriptor_kernels", side.ours, _KERNELS).attention[length // rows, heads]
+            launched = getattr(flavour("descriptor_kernels", side.ours, _KERNELS), kernel)[length // rows, heads]
             return functools.partial(
                 launched, *made, length, width**-0.5 * 1.44269504, WIDTH=width, QUERIES=rows, KEYS=columns,
                 SPECIAL=side.special, num_warps=warps, num_stages=stages,
@@ -245,13 +260,20 @@ def attention(heads: int, length: int, width: int, dtype: torch.dtype) -> Subjec
         return call, out
 
     def rival() -> torch.Tensor:
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
-    return Subject(4.0 * heads * length * length * width, attending(width), "SDPA", rival, make)
+    def error(result: torch.Tensor) -> float:
+        scores = q[0, 0, -_PART:].double() @ k[0, 0].double().T * width**-0.5
+        if causal:
+            scores += torch.full_like(scores, -torch.inf).triu(length - _PART + 1)
+        return _error(result[0, 0, -_PART:], torch.softmax(scores, 1) @ v[0, 0].double())
+
+    work = (2.0 if causal else 4.0) * heads * length * length * width
+    return Subject(work, attending(width, kernel), "SDPA", rival, make, error)
 
 
-def fastest(side: Side, subject: Subject, expected: torch.Tensor) -> tuple[Function, Config]:
-    """The fastest of the configurations whose result is right."""
+def fastest(side: Side, subject: Subject, expected: torch.Tensor) -> tuple[Function, Config, float]:
+    """The fastest of the configurations whose result is right, and its error."""
     make, result = subject.make(side)
     found, problem = [], ""
     for config in side.configs:
@@ -264,26 +286,29 @@ def fastest(side: Side, subject: Subject, expected: torch.Tensor) -> tuple[Funct
             error = ((result.float() - expected).abs().max() / expected.abs().max()).item()
             if not error < 2e-2:
                 raise ArithmeticError(f"error {error}")
-            found.append((turns({"": call}, 7)[""], call, config))
+            found.append((turns({"": call}, 7)[""], call, config, subject.error(result)))
         except Exception as failed:
             problem = f"{config}: {type(failed).__name__}: {str(failed)[:200]}"
     if not found:
         raise RuntimeError(problem)
     best = min(found, key=lambda row: row[0])
-    return best[1], best[2]
+    return best[1:]
 
 
 def figures(subject: Subject, only: str, rounds: int, seconds: float) -> Iterator[tuple[Figure, Config | None]]:
     """All kernels on one subject, in turns and then one after another."""
-    expected = subject.rival().float()
+    given = subject.rival()
+    expected = given.float()
     calls: dict[str, Function] = {subject.vendor: subject.rival}
-    rows: dict[str, tuple[Figure, Config | None]] = {subject.vendor: (Figure(subject.vendor), None)}
+    rows: dict[str, tuple[Figure, Config | None]] = {
+        subject.vendor: (Figure(subject.vendor, error=subject.error(given)), None)
+    }
     for side in subject.sides:
         if only not in side.name:
             continue
         try:
-            calls[side.name], config = fastest(side, subject, expected)
-            rows[side.name] = (Figure(side.name), config)
+            calls[side.name], config, error = fastest(side, subject, expected)
+            rows[side.name] = (Figure(side.name, error=error), config)
         except Exception as failed:
             rows[side.name] = (Figure(side.name, failure=str(failed)), None)
     work = subject.work * 1e-12
@@ -304,6 +329,10 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "f16 8192^2x512": lambda: product(8192, 8192, 512, torch.float16),
     "attention f16 d=128 n=4096": lambda: attention(32, 4096, 128, torch.float16),
     "attention f16 d=64 n=4096": lambda: attention(32, 4096, 64, torch.float16),
+    "causal attention f16 d=128 n=4096": lambda: attention(32, 4096, 128, torch.float16, causal=True),
+    "causal attention f16 d=64 n=4096": lambda: attention(32, 4096, 64, torch.float16, causal=True),
+    "attention f16 d=128 n=16384": lambda: attention(8, 16384, 128, torch.float16),
+    "causal attention f16 d=128 n=16384": lambda: attention(8, 16384, 128, torch.float16, causal=True),
 }
 
 
@@ -316,7 +345,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
 def main(only: str, side: str, rounds: int, seconds: float, out: Path | None) -> None:
     """Measure every subject."""
     found: dict[str, list[dict[str, Any]]] = {}
-    click.echo(f"{torch.cuda.get_device_name()}: TFLOP/s of single calls, sustained, by GHz; MHz, W")
+    click.echo(f"{torch.cuda.get_device_name()}: TFLOP/s of single calls, sustained, by GHz; MHz, W; error")
     for name, subject in SUBJECTS.items():
         if only not in name:
             continue
@@ -324,7 +353,7 @@ def main(only: str, side: str, rounds: int, seconds: float, out: Path | None) ->
         for figure, config in figures(subject(), side, rounds, seconds):
             click.echo(
                 f"  {figure.name:22} {figure.short:6.0f} {figure.long:6.0f} {figure.per_ghz:6.0f}   "
-                f"{figure.clock:5.0f} {figure.power:4.0f}   {config or ''} {figure.failure}"
+                f"{figure.clock:5.0f} {figure.power:4.0f}   {figure.error:.1e}   {config or ''} {figure.failure}"
             )
             found.setdefault(name, []).append({**asdict(figure), "config": config})
     if out is not None:

@@ -173,6 +173,8 @@ def _read_matrix(
 def _state(m: Machine) -> None:
     if not hasattr(m, "wgmma"):
         m.wgmma = [[]]
+        m.flying = [set()]  # of each group the numbers of results that are not there yet
+        m.made, m.results = 0, {}
 
 
 @ptx("wgmma")
@@ -183,9 +185,11 @@ def _wgmma(s: Statement) -> None:
         return
     if s.has("commit_group"):
         m.wgmma.append([])
+        m.flying.append(set())
         return
     if s.has("wait_group"):
         _wait(m, int(s.operands[0]))
+        _arrive(s)
         return
     shape = next(mod for mod in s.mods if re.fullmatch(r"m64n\d+k\d+", mod))
     n, k = map(int, re.findall(r"\d+", shape)[1:])
@@ -199,7 +203,8 @@ def _wgmma(s: Statement) -> None:
     warps = m.whole_warps()
     assert len(d) == n // 2 and len(warps) % 4 == 0 and warps[0] % 4 == 0 and warps[-1] - warps[0] + 1 == len(warps)
     keep = m.spread(s.read(scale, Ty("i1")))[0]
-    registers = [m.spread(s.read(r, t) if keep else np.zeros(1, t.dtype)).reshape(-1, 32) for r in d]
+    sums = [_there(m, s.read(r, Ty("i32")), t) if keep else np.zeros(1, t.dtype) for r in d]
+    registers = [m.spread(value).reshape(-1, 32) for value in sums]
     c = _gather([np.ascontiguousarray(x).view(np.int32) if integer else x for x in registers], n)
     words = [m.spread(s.read(x, Ty("i32"))).reshape(-1, 32) for x in a] if in_registers else []
     rows = fragment_a(kind_a, np.stack(words, axis=2)) if in_registers else None
@@ -215,7 +220,50 @@ def _wgmma(s: Statement) -> None:
         total[group] = a_matrix @ b_matrix + c[group]
     for name, made in zip(d, _scatter(total, len(d)), strict=True):
         made = made.reshape(-1)
-        s.write(name, t, made.astype(np.int64).astype(np.uint32) if integer else made.astype(np.float32))
+        if integer:
+            s.write(name, t, made.astype(np.int64).astype(np.uint32))
+        else:
+            s.write(name, Ty("i32"), _under_way(m, made.astype(np.float32)))
+
+
+# Results of products are not there before somebody has waited for their group: registers hold numbers of them till
+# then, as NaNs of a kind that nothing else makes. Only a product that goes on with a sum, and the wait, look behind.
+_MARK, _NUMBERS = 0x7FE00000, (1 << 20) - 1
+
+
+def _under_way(m: Machine, made: Array) -> Array:
+    """What registers hold of a result."""
+    number = m.made & _NUMBERS
+    m.made += 1
+    m.results[number] = made
+    m.flying[-1].add(number)
+    return np.full(made.shape, _MARK | number, np.uint32)
+
+
+def _number(bits: Array) -> int | None:
+    """Which result registers hold the number of."""
+    marked = (bits & np.uint32(0xFFFFFFFF ^ _NUMBERS)) == _MARK
+    return int(bits[marked][0] & _NUMBERS) if marked.any() else None
+
+
+def _there(m: Machine, bits: Array, t: Ty) -> Array:
+    """The sum that a product goes on with."""
+    bits = np.ascontiguousarray(bits).view(np.uint32)
+    number = None if not t.is_float else _number(bits)
+    return bits.view(t.dtype) if number is None else m.results.pop(number)
+
+
+def _arrive(s: Statement) -> None:
+    """The registers that a wait is given have their results, if these are there."""
+    m = s.machine
+    left, seen = set().union(*m.flying), set()
+    for name, bits in list(s.registers.items()):
+        number = _number(bits) if bits.dtype == np.uint32 else None
+        if number is not None and number not in left:
+            s.write(name, Ty("float"), m.results[number])
+            seen.add(number)
+    for number in seen:
+        del m.results[number]
 
 
 def _uniform(s: Statement, name: str, group: Array) -> int:
@@ -227,6 +275,8 @@ def _uniform(s: Statement, name: str, group: Array) -> int:
 
 def _wait(m: Machine, pendings: int) -> None:
     """Groups that end here have read until now: nobody may have written to what they read."""
+    while len(m.flying) - 1 > pendings:
+        m.flying.pop(0)
     while len(m.wgmma) - 1 > pendings:
         for group, places, raw in m.wgmma.pop(0):
             where = places[:, None] + np.arange(raw.shape[1])

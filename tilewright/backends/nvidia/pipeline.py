@@ -5,7 +5,7 @@
     tile IR --inline all--> --sums of products--> --operands in place-->
             --long rows over a cluster--> --large tiles in strips-->
             --reductions after loops--> --carried numbers--> --choose descriptors--> --loads of boxes-->
-            --assign layouts--> --stores in slices-->
+            --longest programs first--> --assign layouts--> --stores in slices-->
             --double buffer--> --roles--> --pipeline loops--> --order memory, barriers--> laid-out tile IR
 """
 
@@ -30,6 +30,7 @@ from tilewright.backends.nvidia.plan.locks import order_locks
 from tilewright.backends.nvidia.plan.operands_in_place import load_operands_in_place
 from tilewright.backends.nvidia.plan.ordering import order_memory
 from tilewright.backends.nvidia.plan.pipeliner import pipeline_loops
+from tilewright.backends.nvidia.plan.program_order import start_longest_first
 from tilewright.backends.nvidia.plan.reductions_out_of_loops import move_reductions_out_of_loops
 from tilewright.backends.nvidia.plan.roles import split_into_roles
 from tilewright.backends.nvidia.plan.slices import keep_slices_apart, store_in_slices
@@ -60,6 +61,8 @@ def lay_out_module(
     target: Target,
     decisions: Decisions | None = None,
     told: Callable[[str, ModuleOp, bool], None] | None = None,
+    *,
+    hands_on: bool = True,
 ) -> ModuleOp:
     """Laid-out tile IR of a simplified module, which is consumed.
 
@@ -69,6 +72,7 @@ def lay_out_module(
         target: a CUDA target.
         decisions: what the planners answer is kept there, if it is given.
         told: called after each pass with its name, the module, and whether it may have changed that.
+        hands_on: whether what assembles the kernel lets warps hand registers on.
     """
     arch, decisions = arch_of(target), Decisions() if decisions is None else decisions
     _note_cluster(module, options, decisions)
@@ -79,10 +83,10 @@ def lay_out_module(
     )
     module = _run(module, early, told)
     team = share_out_long_rows(module, options, arch, decisions)
-    return _run(module, _late_steps(team, options, arch, decisions), told)
+    return _run(module, _late_steps(team, options, arch, decisions, hands_on), told)
 
 
-def _late_steps(team: Team, options: CudaOptions, arch: Arch, decisions: Decisions) -> Steps:
+def _late_steps(team: Team, options: CudaOptions, arch: Arch, decisions: Decisions, hands_on: bool) -> Steps:
     """What follows when it is known which threads run a program."""
     warps = team.warps
     if team.blocks > 1:
@@ -94,10 +98,11 @@ def _late_steps(team: Team, options: CudaOptions, arch: Arch, decisions: Decisio
         ("locks", order_locks),
         ("descriptors", lambda module: choose_descriptors(module, arch, decisions)),
         ("tensor_maps", lambda module: load_boxes(module, options, arch, decisions)),
+        ("program_order", lambda module: start_longest_first(module, decisions)),
         ("assign", lambda module: lay_out(module, team, lambda op: plan_dot(op, warps, arch, decisions))),
         ("stores_in_slices", lambda module: store_in_slices(module, decisions)),
         ("double_buffer", lambda module: double_buffer_loads(module, decisions)),
-        ("roles", lambda module: split_into_roles(module, options, arch, decisions)),
+        ("roles", lambda module: split_into_roles(module, options, arch, decisions, hands_on=hands_on)),
         ("pipeliner", lambda module: pipeline_loops(module, options.num_stages, arch, decisions)),
         ("licm", hoist_loop_invariants),
         ("cse", eliminate_common_subexpressions),
