@@ -150,6 +150,20 @@ def backwards(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.const
 
 
 @tw.jit
+def growing(a, b, c, M, N, K, count, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Pointers go one block further in each iteration."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    k = tl.arange(0, BK)
+    left, right = a + m[:, None] * K + k[None, :], b + k[:, None] * N + n[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(count):
+        acc = tl.dot(tl.load(left, m[:, None] < M, 0), tl.load(right, n[None, :] < N, 0), acc)
+        left += BK * (i + 1)
+        right += BK * N * (i + 1)
+    store(c, acc, m, n, M, N, N)
+
+
+@tw.jit
 def far(a, b, c, M, N, K, count, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Pointers go as far as an argument says, times a block."""
     m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)

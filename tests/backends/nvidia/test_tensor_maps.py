@@ -142,6 +142,14 @@ def test_parameters_that_must_not_be_negative() -> None:
     assert tensormap.suits(recipes, values) and not tensormap.suits(recipes, [*values[:-1], -1])
 
 
+def test_pointers_that_go_further_in_each_iteration() -> None:
+    a, b, c = operands(64, 64, 128)
+    made = run(kernels.growing, [a, b, c, 64, 64, 128, 3], (1, 1))
+    taken = np.r_[0:64, 96:128]  # blocks 0, 1 and 3
+    check(a[:, taken], b[taken], c)
+    assert copies(made) == (0, 2)
+
+
 REFUSED = {
     "other": (kernels.product, {"OTHER": 1}, 11, "a copy puts zeros where the mask is off"),
     "backwards": (kernels.backwards, {}, 6, "may be negative"),

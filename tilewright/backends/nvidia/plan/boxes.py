@@ -30,7 +30,7 @@ from tilewright.backends.nvidia.plan.wrapped import wrapped_rows
 from tilewright.backends.nvidia.tgir.types import memory_bits
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import bit_width, element_type, i32, is_pointer, pointee_bytes, shape_of
-from tilewright.ir.values import defining_op
+from tilewright.ir.values import defining_op, is_made_inside
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import CmpIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
@@ -176,11 +176,12 @@ class Boxes:
             loop = carried.owner.parent_op() if isinstance(carried, BlockArgument) else None
             if not isinstance(carried, BlockArgument) or not isinstance(loop, ForOp) or not is_unit(loop):
                 return None
-            assert loop.body.block.last_op is not None
-            step = _step(carried, loop.body.block.last_op.operands[carried.index - 1])
-            if step is None:
+            body = loop.body.block
+            assert body.last_op is not None
+            step = _step(carried, body.last_op.operands[carried.index - 1])
+            if step is None or any(atom.owner is body or is_made_inside(atom, loop) for atom in step.atoms()):
                 return None
-            moved = Poly.atom(loop.induction_var) * expanded(step)
+            moved = Poly.atom(loop.induction_var) * step
             offset, first = offset.plus(Form(moved)), loop.iter_args[carried.index - 1]
             added.append(moved)
             offsets += _offsets(first)
@@ -328,7 +329,7 @@ def _step(carried: SSAValue, following: SSAValue) -> Poly | None:
         size = Poly.of(pointee_bytes(following.type))
         total = total + (Poly.of(by) if isinstance(by, int) else Poly.atom(by)) * size
         following = op.operands[0]
-    return total
+    return expanded(total)
 
 
 def _offsets(pointer: SSAValue) -> list[tuple[SSAValue, int]]:
