@@ -7,8 +7,10 @@ cost the caller: with maps, with maps that change at each launch, without.
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -19,6 +21,8 @@ import tilewright
 import tilewright.language as tl
 from benchmarks.gpu import flavour, turns
 from benchmarks.operands_gpu import by_descriptors
+from tilewright.backends.nvidia.device.stub import HEADER, launch_stub
+from tilewright.base.target import Placement
 from tilewright.tools.tensor_descriptor import TensorDescriptor
 
 Function = Callable[[], Any]
@@ -128,6 +132,11 @@ def launches() -> None:
             ACC_TYPE=tl.float32, PRECISION="tf32", EVEN_K=True, num_warps=4, tensor_maps=maps,
         )  # fmt: skip
 
+    empty = flavour("kernels", True, Path(__file__).parent).empty_kernel
+    six = [torch.empty(16, device="cuda") for _ in range(6)]
+    record = empty[(1,)](*six).launcher(Placement(0)).packing.record
+    block, run = struct.pack(f"{HEADER}6Q", record, 0, 1, 1, 1, *(x.data_ptr() for x in six)), launch_stub()
+
     def changing() -> None:
         turn[0] ^= 1
         call(other if turn[0] else a, True)
@@ -138,6 +147,8 @@ def launches() -> None:
         "the same without maps": lambda: call(a, False),
         "6 arguments, 3 descriptors": lambda: by_descriptors[(1,)](*tensors, 64, 64, 64, 64, 64, 64, 8, num_warps=4),
         "9 arguments, 2 maps of pointers": lambda: unmasked[(1,)](a, b, out, 64, 64, 64, 64, 64, 1, num_warps=4),
+        "6 tensors, an empty kernel": lambda: empty[(1,)](*six),
+        "the driver alone for that (by ctypes)": lambda: run(block),
         "torch.add(out=)": lambda: torch.add(a, b, out=out),
     }
     times: dict[str, list[float]] = {name: [] for name in rows}

@@ -186,7 +186,9 @@ def run_on_gpu(case: Loaded, module: Any) -> dict[str, Array]:
     """Contents of the arrays after `module`, the tile IR of `case`, has run on a GPU; consumes the module."""
     arrays = contents(case)
     try:
-        CompiledForGpu(module, CudaOptions(**case.options, **case.gpu))(case.grid, *arguments(case, arrays))
+        CompiledForGpu(module, CudaOptions(tensor_maps=True, **case.options, **case.gpu))(
+            case.grid, *arguments(case, arrays)
+        )
     except Exception as error:
         raise _Stop("gpu", error) from error
     return arrays

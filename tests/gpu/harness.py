@@ -6,6 +6,7 @@ copies them back. Arrays lie between guard bytes; a store that touches one is an
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from tilewright.backends.nvidia import backend
 from tilewright.backends.nvidia.device import driver
 from tilewright.backends.nvidia.options import CudaOptions
+from tilewright.backends.protocol import Launch
 from tilewright.base.target import Placement, Target
 from tilewright.ir.types import element_type, ir_name, is_pointer
 from tilewright.ops.function import FuncOp
@@ -48,8 +50,10 @@ class Compiled:
         target: Target | None = None,
     ) -> None:
         module = parse_module(source) if isinstance(source, str) else source
+        options, plain = options or CudaOptions(), module.clone()
+        self._otherwise = lambda: Compiled(plain, options.for_all_values(), passes=passes, target=target).launch
         if passes:
-            run_passes(module, passes_for((options or CudaOptions()).enable_fp_fusion))
+            run_passes(module, passes_for(options.enable_fp_fusion))
         kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
         types = [element_type(t) for t in kernel.function_type.inputs]
         self.metadata: dict[str, Any] = {
@@ -58,18 +62,19 @@ class Compiled:
         }
         artifact: Any = module
         self.artifacts: dict[str, Any] = {}
-        for extension, stage in backend.stages(options or CudaOptions(), target or backend.target()).items():
+        for extension, stage in backend.stages(options, target or backend.target()).items():
             artifact = stage.run(artifact, self.metadata)
             self.artifacts[extension] = stage.render(artifact)
         self.binary: bytes = artifact
-        self._launch: Any = None
+
+    @functools.cached_property
+    def launch(self) -> Launch:
+        """`launch(gx, gy, gz, *values)`."""
+        loaded = backend.load(self.binary, self.metadata)
+        return backend.launcher(loaded, self.metadata, Placement(device=0), self._otherwise)
 
     def __call__(self, grid: Sequence[int], *arguments: Any) -> None:
         """Run all programs of `grid`; arrays come back changed."""
-        if self._launch is None:
-            self._launch = backend.launcher(
-                backend.load(self.binary, self.metadata), self.metadata, Placement(device=0)
-            )
         buffers: dict[int, tuple[driver.Memory, np.ndarray[Any, Any]]] = {}
         slots = []
         for value in arguments:
@@ -84,7 +89,7 @@ class Compiled:
                 memory.write(guard + value.tobytes() + guard)
                 buffers[key] = memory, value
             slots.append(buffers[key][0].address + _GUARD)
-        self._launch(*(*grid, 1, 1)[:3], *slots)
+        self.launch(*(*grid, 1, 1)[:3], *slots)
         driver.synchronize(0)
         for memory, array in buffers.values():
             _copy_back(memory, array)

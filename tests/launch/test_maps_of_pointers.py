@@ -18,6 +18,7 @@ from tests.devices.gpu_arrays import CudaArray, aligned
 from tilewright.backends.nvidia.backend import launcher
 from tilewright.base.errors import ArgumentError
 from tilewright.base.target import Placement
+from tilewright.compile.c_interface import write_c
 from tilewright.compiler import ASTSource, GPUTarget
 
 X, Y, Z, OUT = aligned(4096), aligned(4096), aligned(4096), aligned(4096)
@@ -112,7 +113,7 @@ def test_the_option(fake: FakeCuda) -> None:
     assert made.metadata.tensor_maps == [] and made.for_all_values() is made
 
 
-def test_bundles_take_all_values(fake: FakeCuda, tmp_path: Path) -> None:
+def test_bundles_and_programs_in_c_take_all_values(fake: FakeCuda, tmp_path: Path) -> None:
     args = [CudaArray(X), CudaArray(Y), CudaArray(OUT), 48, 64, 64]
     made = product.warmup(*args, grid=(1,), **TILE)
     plain = made.for_all_values()
@@ -121,6 +122,7 @@ def test_bundles_take_all_values(fake: FakeCuda, tmp_path: Path) -> None:
     assert plain.binary in (tmp_path / "k.twb").read_bytes()
     tilewright.load_bundle(tmp_path / "k.twb")["product"][(2,)](*args, **TILE)
     assert len(fake.launches[-1]["parameters"]) == 36
+    assert {path.name for path in write_c(made, tmp_path)} == {"product.h", "product.c"}
 
 
 def test_without_another_kernel_it_is_an_error(fake: FakeCuda) -> None:

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
-from tilewright.analysis.affine import Poly, expanded
+from tilewright.analysis.affine import Atom, Monomial, Poly, expanded
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.values import defining_op, is_made_inside, operands_of
 from tilewright.ops.control import ForOp
@@ -94,6 +94,39 @@ def _counted(count: SSAValue) -> Way | None:
 def _positive(value: SSAValue) -> Poly | None:
     number = constant_of(value)
     return expanded(Poly.atom(value)) if number is None or number > 0 else None
+
+
+def in_counters(poly: Poly) -> Poly:
+    """A polynomial in the counters of loops, for what loops carry and add the same to in every iteration, and in other
+    scalars that are not sums or products."""
+    poly = expanded(poly)
+    for value in poly.atoms():
+        made = _as_counted(value)
+        if made is not None and not any(atom == Atom(value, True) for monomial in poly.terms for atom in monomial):
+            terms = (_replaced(monomial, number, value, made) for monomial, number in poly.terms.items())
+            return in_counters(sum(terms, Poly.of(0)))
+    return poly
+
+
+def _as_counted(value: SSAValue) -> Poly | None:
+    """What a loop carries, as its first value and what iterations add to it."""
+    loop = value.owner.parent_op() if isinstance(value, BlockArgument) else None
+    if not isinstance(value, BlockArgument) or not isinstance(loop, ForOp) or value.index == 0 or not is_unit(loop):
+        return None
+    assert loop.body.block.last_op is not None
+    gain = expanded(Poly.atom(loop.body.block.last_op.operands[value.index - 1])) + -Poly.atom(value)
+    body = loop.body.block
+    if any(atom.owner is body or is_made_inside(atom, loop) for atom in gain.atoms()):
+        return None
+    return Poly.atom(loop.iter_args[value.index - 1]) + gain * Poly.atom(loop.induction_var)
+
+
+def _replaced(monomial: Monomial, number: int, value: SSAValue, made: Poly) -> Poly:
+    """A term with a polynomial in place of one of its scalars."""
+    term = Poly.of(number)
+    for atom in monomial:
+        term = term * (made if atom.value is value else Poly({(atom,): 1}))
+    return term
 
 
 class Counter(NamedTuple):

@@ -88,13 +88,14 @@ REMARKS: dict[str, dict[str, str]] = {
     "make_block_ptr": {"": "removed from Triton 3.9; behaves as in Triton 3.7"},
     "advance": {"": "removed from Triton 3.9; behaves as in Triton 3.7"},
     "make_tensor_descriptor": {
-        "cuda": "blocks move by ordinary loads and stores (by TMA if the host made the descriptor)"
+        "cuda": "blocks move by ordinary loads and stores (by TMA if the host made the descriptor, or if a loop "
+        "copies them ahead for a product)"
     },
     "range": {
         "cpu": "options are accepted and have no effect",
         "cuda": "num_stages sets the depth of the pipeline, warp_specialize has four warps of their own copy what "
-        "descriptors load (Hopper; one loop with products a kernel, outside of conditions; `explain` says why not, and "
-        "the kernel runs as without); the other options are accepted and have no effect",
+        "the copy engine loads (Hopper; one loop with products a kernel, outside of conditions; `explain` says why "
+        "not, and the kernel runs as without); the other options are accepted and have no effect",
     },
     "device_print": {"cuda": "lines of different threads come in any order"},
     "device_assert": {

@@ -88,12 +88,89 @@ def persistent(a, b, c, M, N, K, tiles, BM: tl.constexpr, BN: tl.constexpr, BK: 
 
 
 @tw.jit
-def wrapped(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def wrapped(
+    a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, ALL: tl.constexpr = False,
+    FIRST: tl.constexpr = 0,
+):  # fmt: skip
+    """ALL stores the rows and columns behind the last ones, too; matrices begin FIRST elements on."""
     m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
     k = tl.arange(0, BK)
-    left, right = a + (m % M)[:, None] * K + k[None, :], b + k[:, None] * N + (n % N)[None, :]
+    left, right = a + FIRST + (m % M)[:, None] * K + k[None, :], b + FIRST + k[:, None] * N + (n % N)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
     for _ in range(0, K, BK):
+        acc = tl.dot(tl.load(left), tl.load(right), acc)
+        left += BK
+        right += BK * N
+    if ALL:
+        tl.store(c + m[:, None] * 128 + n[None, :], acc)
+    else:
+        store(c, (acc * 1.0).to(c.dtype.element_ty), m, n, M, N, N)
+
+
+@tw.jit
+def ahead(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Operands are loaded an iteration before they are used."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    k = tl.arange(0, BK)
+    left, right = a + m[:, None] * K + k[None, :], b + k[:, None] * N + n[None, :]
+    x, y = (
+        tl.load(left, mask=(m[:, None] < M) & (k[None, :] < K), other=0.0),
+        tl.load(right, mask=(n[None, :] < N) & (k[:, None] < K), other=0.0),
+    )
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(0, K, BK):
+        left += BK
+        right += BK * N
+        u = tl.load(left, mask=(m[:, None] < M) & (k[None, :] < K - i - BK), other=0.0)
+        v = tl.load(right, mask=(n[None, :] < N) & (k[:, None] < K - i - BK), other=0.0)
+        acc = tl.dot(x, y, acc)
+        x, y = u, v
+    store(c, acc, m, n, M, N, N)
+
+
+@tw.jit
+def nested(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for block in range(0, K, 2 * BK):
+        for i in range(block, block + 2 * BK, BK):
+            k = i + tl.arange(0, BK)
+            acc = tl.dot(tl.load(a + m[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + n[None, :]), acc)
+    store(c, acc, m, n, M, N, N)
+
+
+@tw.jit
+def backwards(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(0, K, BK):
+        k = K - BK - i + tl.arange(0, BK)
+        acc = tl.dot(tl.load(a + m[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + n[None, :]), acc)
+    store(c, acc, m, n, M, N, N)
+
+
+@tw.jit
+def growing(a, b, c, M, N, K, count, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Pointers go one block further in each iteration."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    k = tl.arange(0, BK)
+    left, right = a + m[:, None] * K + k[None, :], b + k[:, None] * N + n[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(count):
+        acc = tl.dot(tl.load(left, m[:, None] < M, 0), tl.load(right, n[None, :] < N, 0), acc)
+        left += BK * (i + 1)
+        right += BK * N * (i + 1)
+    store(c, acc, m, n, M, N, N)
+
+
+@tw.jit
+def far(a, b, c, M, N, K, count, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Pointers go as far as an argument says, times a block."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    k = tl.arange(0, BK)
+    left, right = a + m[:, None] * K + k[None, :], b + k[:, None] * N + n[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for _ in range(count):
         acc = tl.dot(tl.load(left), tl.load(right), acc)
         left += BK
         right += BK * N

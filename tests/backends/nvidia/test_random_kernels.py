@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
 from tests.backends.nvidia import simt_math, simt_tensor
 from tests.backends.nvidia.simt import run_kernel
+from tests.backends.nvidia.simt_tma import encoding
 from tests.fuzz.case import Loaded, load
 from tests.fuzz.check import arguments, compare, contents, run_reference, tile_ir
 from tests.fuzz.generator import Profile, generate
 from tilewright.backends.nvidia.arch import target_of
-from tilewright.backends.nvidia.emit.lower import emit_kernel
+from tilewright.backends.nvidia.device.tensormap import encode, suits
+from tilewright.backends.nvidia.emit.lower import LoweredKernel, emit_kernel
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
+from tilewright.base.target import Target
 from tilewright.passes.pipeline import run_passes
 
 assert simt_math and simt_tensor  # importing them adds their instructions
@@ -24,13 +29,22 @@ CAPABILITIES = (80, 90, 120)
 
 def run_on_simulator(case: Loaded, capability: int) -> dict[str, np.ndarray]:
     """Contents of the arrays after the kernel has run on the simulated GPU."""
-    options, target, arrays = CudaOptions(**case.options, **case.gpu), target_of(capability), contents(case)
-    module = tile_ir(case)
+    options, target = CudaOptions(tensor_maps=True, **case.options, **case.gpu), target_of(capability)
+    arrays, module = contents(case), tile_ir(case)
     run_passes(module)
-    kernel = emit_kernel(lay_out_module(module, options, target), options, target)
-    values = arguments(case, arrays) + [np.zeros(64, np.int32)] * kernel.needs_log
-    run_kernel(kernel.llvm, kernel.symbol, case.grid, kernel.num_warps, values, kernel.shared_bytes)
+    kernel, values = _emitted(module, options, target), arguments(case, arrays)
+    if not suits(kernel.tensor_maps, [v.ctypes.data if isinstance(v, np.ndarray) else v for v in values]):
+        kernel = _emitted(module, options.for_all_values(), target)
+    maps = [partial(encode, recipe) for recipe in kernel.tensor_maps]
+    values += [lambda given, of=of: np.frombuffer(of(given, 0), np.uint8) for of in maps]
+    values += [np.zeros(64, np.int32)] * kernel.needs_log
+    with encoding():
+        run_kernel(kernel.llvm, kernel.symbol, case.grid, kernel.num_warps, values, kernel.shared_bytes)
     return arrays
+
+
+def _emitted(module: ModuleOp, options: CudaOptions, target: Target) -> LoweredKernel:
+    return emit_kernel(lay_out_module(module.clone(), options, target), options, target)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -191,7 +191,7 @@ def test_a_loop_that_copies_ahead_is_a_pipeline(kernels):
     assert pipeline.line == _line(kernel, "for k in range")
     loads = {_line(kernel, "a = tl.load"), _line(kernel, "b = tl.load")}
     assert {(ring.line, ring.bytes, ring.buffers, ring.by) for ring in pipeline.rings} == {
-        (line, 64 * 32 * 2, 3, "cp.async") for line in loads
+        (line, 64 * 32 * 2, 3, "the copy engine") for line in loads
     }
     assert pipeline.products == [_line(kernel, "tl.dot")] and pipeline.in_flight
     assert "3 buffers of 4,096 bytes" in pipeline.said() and "in the next one" in pipeline.said()

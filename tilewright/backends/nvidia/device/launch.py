@@ -174,7 +174,8 @@ def _described(
             shorten_traceback(error)
             raise
 
-    sizes = tuple(sorted({slot for slot, _ in pairs if slot is not None}))
+    natural = {slot for recipe in recipes for slot in recipe.get("natural", ())}
+    sizes = tuple(sorted({slot for slot, _ in pairs if slot is not None} | natural))
     bases, move = tuple(recipe["base"][0] for recipe in recipes), cuda().address("cuTensorMapReplaceAddress")
     return Maps(HEADER_BYTES + offset, sizes, bases, move, encode)
 

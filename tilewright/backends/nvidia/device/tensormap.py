@@ -21,7 +21,8 @@ MAP_ALIGNMENT = 64  # of the map itself, in memory and among the parameters of a
 Recipe = Mapping[str, Any]
 """How a launch describes a tensor: `element`, `box`, `swizzle`, `nan_padding`, `round_to_tf32` as for `encode_tiled`;
 `base`, `shape` and `strides` in pairs, of which one is None: [number of a parameter, constant]. `from_pointers` says
-that the map stands for pointers and masks, and launches whose values suit no map go to a kernel without (`suits`)."""
+that the map stands for pointers and masks, and launches whose values suit no map go to a kernel without (`suits`);
+`natural` are the numbers of the parameters that must not be negative then."""
 Values = Sequence[Any] | Mapping[int, Any]
 # CUtensorMapDataType by signature type; 8-bit floats travel as bytes.
 _TYPES = {
@@ -120,7 +121,11 @@ def suits(recipes: Sequence[Recipe], values: Values) -> bool:
         if recipe.get("from_pointers"):
             base, shape, strides = _tensor(recipe, values)
             size = _SIZES[_TYPES[recipe["element"]]]
-            if base % 16 or not all(0 < extent <= _MAX_SIZE for extent in shape):
+            if (
+                base % 16
+                or any(values[slot] < 0 for slot in recipe["natural"])
+                or not all(0 < extent <= _MAX_SIZE for extent in shape)
+            ):
                 return False
             if not all(0 < stride * size < _MAX_STRIDE and stride * size % 16 == 0 for stride in strides[:-1]):
                 return False

@@ -11,30 +11,32 @@ says where the tensor ends; no mask says that it does not end within reach.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
 from tilewright.analysis.affine import ZERO, AffineAnalysis, Atom, Form, Monomial, Poly, divisor_of, expanded
 from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, whole
-from tilewright.analysis.iterations import is_unit, way_of
+from tilewright.analysis.iterations import in_counters, is_unit, way_of
 from tilewright.analysis.origins import is_parameter
 from tilewright.analysis.uniform import scalar_of
 from tilewright.backends.nvidia.plan.tma import plan_copy
+from tilewright.backends.nvidia.plan.wrapped import wrapped_rows
 from tilewright.backends.nvidia.tgir.types import memory_bits
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import bit_width, element_type, i32, is_pointer, pointee_bytes, shape_of
-from tilewright.ir.values import defining_op
+from tilewright.ir.values import defining_op, is_made_inside
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import CmpIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp
+from tilewright.ops.signs import never_negative
 
 _ALIGNMENT = 16  # bytes
 _MOST_DIMS = 5  # of a tensor map
@@ -65,11 +67,13 @@ class Box:
     Args:
         base: pointer parameter to the tensor.
         sides: of the box, the contiguous one last.
+        natural: parameters that must not be negative.
         wide: whether the program computes places with 64 bits, so that one outside of the tensor may take more than 32.
     """
 
     base: SSAValue
     sides: tuple[Side, ...]
+    natural: tuple[BlockArgument, ...]
     wide: bool
 
     @property
@@ -80,13 +84,19 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """An address: a pointer that no offset is added to, and bytes; the offsets that were added, and how far each loop
-    on the way moves the pointer in an iteration, with its counter."""
+    """An address: a pointer that no offset is added to, and bytes.
+
+    Args:
+        base: the pointer.
+        offset: the bytes, in scalars that are not sums or products of others.
+        added: what of them the program does not compute with 32 bits.
+        is_wide: whether an offset has more bits.
+    """
 
     base: SSAValue
     offset: Form
-    added: tuple[SSAValue, ...]
-    moves: tuple[tuple[ForOp, Poly], ...]
+    added: tuple[Poly, ...]
+    is_wide: bool
 
 
 class Boxes:
@@ -106,6 +116,19 @@ class Boxes:
             return No("it is volatile")
         shape = shape_of(load.result.type)
         index: Index = tuple(whole(dim, extent) for dim, extent in enumerate(shape))
+        found = self._box(load, index, self._take_wrapped(load, index))
+        if self.analysis.taken_for:  # other loads of these rows may not
+            self.analysis.taken_for.clear()
+            self.analysis.forget()
+        if isinstance(found, No):
+            return found
+        plan = plan_copy(tuple(shape[dim] for dim in found.order), memory_bits(element_type(load.result.type)))
+        if len(found.sides) > _MOST_DIMS:
+            return No(f"it has more than {_MOST_DIMS} strides", load)
+        return plan if isinstance(plan, No) else Yes(found)
+
+    def _box(self, load: LoadOp, index: Index, ends: Mapping[int | None, Poly]) -> Box | No:
+        """The box that a load reads; `ends` has, by dim, what is negative inside with the place in a tile added."""
         address = self._address(load.ptr, index)
         if address is None or address.offset.residual:
             return No("its address is not known to be affine in the element's place", load, _AFFINE)
@@ -114,62 +137,72 @@ class Boxes:
         sides = self._sides(load, index, address)
         if isinstance(sides, No):
             return sides
+        for number, side in enumerate(sides):
+            if side.tile_dim in ends:
+                sides[number] = replace(side, bound=_value(side.place + -ends[side.tile_dim]))
+                if sides[number].bound is None:
+                    return No("where its rows wrap is no parameter of the kernel, and no number", load)
         bounded = self._bounded(load, index, sides)
         if isinstance(bounded, No):
             return bounded
-        wide = any(bit_width(element_type(offset.type)) > 32 for offset in (*address.added, *_compared(load.mask)))
-        no = self._refused(bounded, address, wide=wide)
-        box = Box(address.base, tuple(bounded), wide)
-        plan = plan_copy(tuple(shape[dim] for dim in box.order), memory_bits(element_type(load.result.type)))
-        if no is None and len(bounded) > _MOST_DIMS:
-            no = No(f"it has more than {_MOST_DIMS} strides", load)
-        return no or (plan if isinstance(plan, No) else Yes(box))
+        wide = address.is_wide or any(map(_is_wide, _compared(load.mask)))
+        return self._refused(bounded[0], address, _bytes(load)) or Box(address.base, *bounded, wide)
+
+    def _take_wrapped(self, load: LoadOp, index: Index) -> dict[int | None, Poly]:
+        """Take rows that wrap behind the last one for rows that follow it, where nobody stores what is made of those;
+        gives what is negative up to the last one, with the place in the tile added, by dim."""
+        form, found = self.analysis.pointer(load.ptr, index), dict[int | None, Poly]()
+        if form.tile is not None and isinstance(form.tile[0], BlockArgument):  # carried: as the loop begins
+            loop = form.tile[0].owner.parent_op()
+            if isinstance(loop, ForOp):
+                form = self.analysis.pointer(loop.iter_args[form.tile[0].index - 1], form.tile[1])
+        for value, at, _ in form.offset.residual:
+            rows = wrapped_rows(load, value, at, index, self.analysis)
+            if rows is not None:
+                found[rows.dim] = rows.below
+                self.analysis.taken_for[value] = rows.plain
+        if found:
+            self.analysis.forget()
+        return found
 
     # -- addresses ---------------------------------------------------------------------------------------
 
     def _address(self, pointer: SSAValue, index: Index) -> _Address | None:
         """The address of an element, with tiles that loops carry as sums in their counters."""
-        form, added = self.analysis.pointer(pointer, index), _offsets(pointer)
-        offset, moves = form.offset, list[tuple[ForOp, Poly]]()
+        form, offsets = self.analysis.pointer(pointer, index), _offsets(pointer)
+        offset, added = form.offset, list[Poly]()
         while form.tile is not None:
             carried, at = form.tile
             loop = carried.owner.parent_op() if isinstance(carried, BlockArgument) else None
             if not isinstance(carried, BlockArgument) or not isinstance(loop, ForOp) or not is_unit(loop):
                 return None
-            assert loop.body.block.last_op is not None
-            step, more = self._step(carried, loop.body.block.last_op.operands[carried.index - 1])
-            if step is None:
+            body = loop.body.block
+            assert body.last_op is not None
+            step = _step(carried, body.last_op.operands[carried.index - 1])
+            if step is None or any(atom.owner is body or is_made_inside(atom, loop) for atom in step.atoms()):
                 return None
-            if step.terms:
-                offset = offset.plus(Form(Poly.atom(loop.induction_var) * step))
-                moves.append((loop, step))
-            first = loop.iter_args[carried.index - 1]
-            added += [*more, *_offsets(first)]
+            moved = Poly.atom(loop.induction_var) * step
+            offset, first = offset.plus(Form(moved)), loop.iter_args[carried.index - 1]
+            added.append(moved)
+            offsets += _offsets(first)
             form = self.analysis.pointer(first, at)
             offset = offset.plus(form.offset)
         if form.base is None:
             return None
-        return _Address(form.base, _with_constant(offset), tuple(added), tuple(moves))
+        wide = [(value, size) for value, size in offsets if _is_wide(value)]
+        added += [in_counters(self._constant(value)) * Poly.of(size) for value, size in wide]
+        offset = Form(in_counters(offset.constant), offset.coords, offset.residual)
+        return _Address(form.base, offset, tuple(added), bool(wide))
 
-    def _step(self, carried: SSAValue, following: SSAValue) -> tuple[Poly | None, list[SSAValue]]:
-        """How many bytes a loop moves a tile of pointers in an iteration, all alike, and the offsets that do."""
-        total, added = ZERO, []
-        while following is not carried:
-            op = defining_op(following)
-            by = scalar_of(op.operands[1]) if isinstance(op, AddPtrOp) else None
-            if by is None or op is None:
-                return None, []
-            size = Poly.of(pointee_bytes(following.type))
-            total = total + (Poly.of(by) if isinstance(by, int) else Poly.atom(by)) * size
-            added.append(op.operands[1])
-            following = op.operands[0]
-        return expanded(total), added
+    def _constant(self, value: SSAValue) -> Poly:
+        """What the elements of an integer tile have beside their places in it."""
+        return self.analysis.integer(value, tuple(whole(dim, n) for dim, n in enumerate(shape_of(value.type)))).constant
 
     # -- sides -------------------------------------------------------------------------------------------
 
     def _sides(self, load: LoadOp, index: Index, address: _Address) -> list[Side] | No:
         """The dims of a tensor with their strides and places, as they lie in memory: those of the tile come last."""
-        size, strides = memory_bits(element_type(load.result.type)) // 8, _strides(address.offset, index)
+        size, strides = _bytes(load), _strides(address.offset, index)
         if strides is None:
             return No("its address is not affine in the element's place", load, _AFFINE)
         found: list[_Stride] = []
@@ -213,12 +246,12 @@ class Boxes:
 
     # -- masks -------------------------------------------------------------------------------------------
 
-    def _bounded(self, load: LoadOp, index: Index, sides: Sequence[Side]) -> list[Side] | No:
-        """Sides with the sizes that a mask says."""
-        found, numbers = (
-            list(sides),
-            {side.tile_dim: number for number, side in enumerate(sides) if side.tile_dim is not None},
-        )
+    def _bounded(
+        self, load: LoadOp, index: Index, sides: Sequence[Side]
+    ) -> tuple[tuple[Side, ...], tuple[BlockArgument, ...]] | No:
+        """Sides with the sizes that a mask says, and the parameters that must not be negative for places not to be."""
+        found = list(sides)
+        numbers = {side.tile_dim: number for number, side in enumerate(sides) if side.tile_dim is not None}
         signed: set[int] = set()
         stack = [] if load.mask is None else [(load.mask, index)]
         while stack:
@@ -232,69 +265,81 @@ class Boxes:
             answer = below_zero(value, at, self.analysis, "(rows < M)[:, None] & (columns < N)[None, :]")
             if isinstance(answer, No):
                 return answer
-            form = answer.plan
-            if form.constant == Poly.of(-1) and form.uniform:
+            form, rest = answer.plan, in_counters(answer.plan.constant)
+            if rest == Poly.of(-1) and form.uniform:
                 continue
             side = _side_of(form, index, numbers)
             if side is None:
                 return No("a part of its mask does not compare the place along one dim", op)
             if Poly.of(-1) in form.coords.values():  # place > number
-                if expanded(form.constant) + found[side].place != Poly.of(-1):
+                if rest + found[side].place != Poly.of(-1):
                     return No("its mask begins inside of the tensor", op, "a pointer to where it begins")
                 signed.add(side)
                 continue
-            bound = _value(found[side].place + -expanded(form.constant))
+            bound = _value(found[side].place + -rest)
             if bound is None or found[side].bound not in (None, bound):
                 return No("what its mask compares with is not one parameter of the kernel, or a number", op)
             found[side] = replace(found[side], bound=bound)
-        negative = [side for number, side in enumerate(found) if number not in signed and not side.place.never_negative]
-        if negative:
-            return No(
-                f"its place along dim {negative[0].tile_dim} may be negative", load, "tl.assume(offset >= 0), or a mask"
-            )
-        return found
+        natural: list[BlockArgument] = []
+        for number, each in enumerate(found):
+            wanted = [] if number in signed else _natural(each.place)
+            if wanted is None:
+                return No(f"its place along dim {each.tile_dim} may be negative", load, "tl.assume(offset >= 0)")
+            natural += wanted
+        return tuple(found), tuple(dict.fromkeys(natural))
 
     # -- what has to hold --------------------------------------------------------------------------------
 
-    def _refused(self, sides: Sequence[Side], address: _Address, *, wide: bool) -> No | None:
-        """Why the engine could not read some sides at all places."""
-        size = pointee_bytes(address.base.type)
+    def _refused(self, sides: Sequence[Side], address: _Address, size: int) -> No | None:
+        """Why the engine could not read some sides of elements of a size at all places."""
         if divisor_of(sides[-1].place * Poly.of(size), self.facts) % _ALIGNMENT:
             return No(
                 "it may start where its address is no multiple of 16 bytes", instead="an offset times the block size"
             )
-        if all(side.bound is not None for side in sides):
-            return None
-        if wide and not all(side.bound is not None or _is_narrow(side.place) for side in sides):
-            return No("its offset has 64 bits, and a place may take more than 32", instead="a mask, or i32 offsets")
         rows = [_Stride(side.tile_dim, *_factors(side.stride)) for side in sides]
-        for loop, step in address.moves:
-            moved = _shared_out(step, rows, size)
-            if moved is None or any(
-                by.terms and side.bound is None and not _fits(loop, by) for by, side in zip(moved, sides, strict=True)
+        for total in address.added:
+            parts = _shared_out(total, rows, size)
+            if parts is None or any(
+                part.terms and side.bound is None and not _fits(side.place)
+                for part, side in zip(parts, sides, strict=True)
             ):
                 return No(
-                    "how far its loop moves it is not known to fit 32 bits", loop, "a mask, or range(0, K, BLOCK)"
+                    "a place along a dim without mask is not known to fit 32 bits", instead="a mask, or i32 offsets"
                 )
         return None
 
 
-def _with_constant(form: Form) -> Form:
-    """A form whose constant is in the scalars of which sums and products make its atoms."""
-    return Form(expanded(form.constant), form.coords, form.residual)
+def _bytes(load: LoadOp) -> int:
+    """Bytes of an element."""
+    return memory_bits(element_type(load.result.type)) // 8
 
 
-def _offsets(pointer: SSAValue) -> list[SSAValue]:
-    """The offsets that are added to make a pointer, or a tile of them."""
-    found: list[SSAValue] = []
-    while (
-        isinstance(op := defining_op(pointer), Operation)
-        and op.operands
-        and is_pointer(element_type(op.operands[0].type))
-    ):
+def _is_wide(value: SSAValue) -> bool:
+    return bit_width(element_type(value.type)) > 32
+
+
+def _step(carried: SSAValue, following: SSAValue) -> Poly | None:
+    """How many bytes a loop moves a tile of pointers in an iteration, all alike."""
+    total = ZERO
+    while following is not carried:
+        op = defining_op(following)
+        by = scalar_of(op.operands[1]) if isinstance(op, AddPtrOp) else None
+        if by is None or op is None:
+            return None
+        size = Poly.of(pointee_bytes(following.type))
+        total = total + (Poly.of(by) if isinstance(by, int) else Poly.atom(by)) * size
+        following = op.operands[0]
+    return expanded(total)
+
+
+def _offsets(pointer: SSAValue) -> list[tuple[SSAValue, int]]:
+    """The offsets that are added to make a pointer, or a tile of them, each with the bytes of an element."""
+    found: list[tuple[SSAValue, int]] = []
+    op = defining_op(pointer)
+    while op is not None and op.operands and is_pointer(element_type(op.operands[0].type)):
         if isinstance(op, AddPtrOp):
-            found.append(op.operands[1])
-        pointer = op.operands[0]
+            found.append((op.operands[1], pointee_bytes(op.result.type)))
+        op = defining_op(op.operands[0])
     return found
 
 
@@ -352,19 +397,28 @@ def _side_of(form: Form, index: Index, numbers: dict[int, int]) -> int | None:
     return numbers[index.index(coord)] if coord in index and times.constant in (1, -1) else None
 
 
-def _is_narrow(place: Poly) -> bool:
-    """Whether a place is one number of 32 bits of the program."""
-    return place.constant is not None or place.terms in [
-        {(atom,): 1} for atom in map(Atom, place.atoms()) if atom.value.type == i32
-    ]
+def _natural(place: Poly) -> list[BlockArgument] | None:
+    """The parameters that must not be negative for a place not to be; None if that is not known either way."""
+    atoms = [atom.value for monomial in place.terms for atom in monomial if not never_negative(atom.value)]
+    found = [atom for atom in atoms if isinstance(atom, BlockArgument) and is_parameter(atom)]
+    return None if any(number < 0 for number in place.terms.values()) or len(found) < len(atoms) else found
 
 
-def _fits(loop: ForOp, step: Poly) -> bool:
-    """Whether what grows so much in an iteration is as large as the counter of the program, which has 32 bits, less a
-    start that is not negative."""
-    way = way_of(loop)
-    start = Poly({monomial: -c for monomial, c in way.distance.terms.items() if monomial and c < 0})
-    return loop.induction_var.type == i32 and step == way.step and start.never_negative
+def _fits(place: Poly) -> bool:
+    """Whether a place that the program may compute with more bits fits 32: it is a number of 32 bits, or grows as the
+    counter of a loop does and stays below where that ends."""
+    atoms = place.atoms()
+    if place.constant is not None or (place.terms == {(Atom(atoms[0]),): 1} and atoms[0].type == i32):
+        return True
+    loops = [atom.owner.parent_op() for atom in atoms if isinstance(atom, BlockArgument) and not is_parameter(atom)]
+    loop = loops[0] if len(loops) == 1 else None
+    if not isinstance(loop, ForOp) or loop.induction_var not in atoms or loop.induction_var.type != i32:
+        return False
+    way, counter = way_of(loop), Poly.atom(loop.induction_var)
+    last = place + -(way.step * counter) + way.distance  # where the counter ends, plus what comes before it begins
+    over = [m for m, number in last.terms.items() if number > max(0, way.distance.terms.get(m, 0))]
+    below = Poly({m: -number for m, number in last.terms.items() if m and number < 0})
+    return not over and below.never_negative and not any(atom is loop.induction_var for atom in last.atoms())
 
 
 def _factors(stride: SSAValue | int) -> tuple[Monomial, int]:

@@ -142,7 +142,7 @@ def _rewrite(load: LoadOp, box: Box, first: Operation) -> None:
             *(_number(side.stride, i64, first) for side in box.sides),
         ],
         result_types=[TensorDescType(block)],
-        attributes={FROM_POINTERS: UnitAttr()},
+        attributes={FROM_POINTERS: DenseArrayBase.from_list(builtin_i32, sorted(p.index for p in box.natural))},
     )
     desc = value_before(maker, first)
     places = [_place(load, side, wide=box.wide) for side in box.sides]

@@ -14,7 +14,7 @@ import functools
 import math
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import DenseArrayBase, TensorType
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from tilewright.backends.nvidia import tuning
@@ -29,7 +29,9 @@ from tilewright.ops.constant import ConstantOp
 from tilewright.ops.descriptor import MakeTensorDescOp, TensorDescType
 
 ROUNDED = "tw.tf32"  # of a descriptor whose blocks are rounded to tf32 on the way
-FROM_POINTERS = "tw.pointers"  # of one that stands for pointers and masks, as long as its launch can describe it
+# Of a descriptor that stands for pointers and masks, as long as its launch can describe it: numbers of the parameters
+# that must not be negative then.
+FROM_POINTERS = "tw.pointers"
 FARTHEST = (1 << 31) - 1  # size of a tensor of which no mask says where it ends
 _LONGEST = 256  # elements of a box along a dim
 _LEAST = 128  # bytes of a block: the alignment of what the engine writes
@@ -180,7 +182,7 @@ def plan_blocks(maker: MakeTensorDescOp) -> Answer[CopyPlan]:
 
 def recipe_of(maker: MakeTensorDescOp) -> Recipe:
     """How a launch makes the tensor map of a descriptor of the host."""
-    plan = made_plan(maker.result.type)
+    plan, natural = made_plan(maker.result.type), maker.attributes.get(FROM_POINTERS)
     return {
         "element": _element_name(maker.result.type),
         "base": _source(maker.base),
@@ -191,6 +193,7 @@ def recipe_of(maker: MakeTensorDescOp) -> Recipe:
         "nan_padding": maker.pads_nan,
         "round_to_tf32": ROUNDED in maker.attributes,
         "from_pointers": FROM_POINTERS in maker.attributes,
+        "natural": list(natural.get_values()) if isinstance(natural, DenseArrayBase) else [],
     }
 
 
