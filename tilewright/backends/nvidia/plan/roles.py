@@ -54,6 +54,7 @@ from tilewright.backends.nvidia.plan.prefetch import (
     ring_bytes,
 )
 from tilewright.backends.nvidia.plan.subjects import RING, ROLES
+from tilewright.backends.nvidia.plan.tma import FROM_POINTERS
 from tilewright.backends.nvidia.tgir.ops import (
     ElectOp,
     EnterRoleOp,
@@ -196,7 +197,14 @@ def _pays(loop: ForOp, prefetches: Sequence[Prefetch], options: CudaOptions, han
         return False
     if loop_of(loop) is not None and size >= tuning.ROLE_BYTES:
         return True
-    return hands_on and size >= tuning.ROTATED_BYTES and 1 in product_ranks(loop.body.block).values()
+    rotates = hands_on and size >= tuning.ROTATED_BYTES and 1 in product_ranks(loop.body.block).values()
+    return rotates and not any(map(_is_box_of_pointers, prefetches))
+
+
+def _is_box_of_pointers(prefetch: Prefetch) -> bool:
+    """Whether a load was one through pointers: rotated loops of those have run in the simulator only."""
+    maker = prefetch.load.operands[0].owner
+    return isinstance(maker, Operation) and FROM_POINTERS in maker.attributes
 
 
 def _spilling(loop: ForOp, registers: int) -> No | None:
