@@ -37,7 +37,7 @@ def multiply_blocks(f: Function, plan: DotPlan, blocks: list[V], words: list[V],
     """
     t = ELEM[plan.operand].vec(16 // ELEM[plan.operand].bytes)
     columns = [f.cast("bitcast", pair, t) for vector in vectors for pair in f.split(vector, 2)]
-    out = []
+    out: list[V] = []
     for i in range(0, len(words), 2):
         below = words[min(i + 1, len(words) - 1)]
         rows = f.cast("bitcast", f.insert(f.splat(words[i], 2), below, 1), t)
@@ -49,7 +49,7 @@ def multiply_blocks(f: Function, plan: DotPlan, blocks: list[V], words: list[V],
 
 def rows_of_blocks(f: Function, blocks: list[V], mr: int, nv: int) -> list[V]:
     """The `nv` vectors of each of `mr` rows, one row after the other."""
-    out = []
+    out: list[V] = []
     for i in range(mr):
         first = i // 2 * 2 * nv
         halves = (0, 1, 4, 5) if i % 2 == 0 else (2, 3, 6, 7)
