@@ -48,15 +48,15 @@ class Term(Node):
 
 def quotient(term: Term) -> tuple[list[Node], list[Node]]:
     """What the factors of a term multiply, and what they divide by: x / s is a number where 1 / s is infinite."""
-    divisors = {factor: factor.operands[1] for factor in term.factors if is_inverse(factor)}
+    divisors = {
+        factor: factor.operands[1] for factor in term.factors if isinstance(factor, Apply) and is_inverse(factor)
+    }
     return [factor for factor in term.factors if factor not in divisors], list(divisors.values())
 
 
-def is_inverse(node: Node) -> bool:
-    """Whether an expression is one over another."""
-    if not isinstance(node, Apply) or node.op is not DivFOp:
-        return False
-    one = node.operands[0]
+def is_inverse(node: Apply) -> bool:
+    """Whether an operation is one over something."""
+    one = node.operands[0] if node.op is DivFOp else None
     return isinstance(one, Number) and one.type != "i1" and float(one.text) == 1
 
 
