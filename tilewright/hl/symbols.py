@@ -480,16 +480,13 @@ def _opaque(op: str, *args: Any) -> Any:
     if any(one is not arg for one, arg in zip(plain, args, strict=True)):
         return (_hooks["mixed"] if op == "**" else _REBUILD[op])(*plain)
     if any(isinstance(arg, float) for arg in args):
-        return NotImplemented if op in _OF_BITS else _hooks["mixed"](op, *args)
+        return NotImplemented if op in ("&", "|", "^", "<<", ">>") else _hooks["mixed"](op, *args)
     if not all(isinstance(arg, int) for arg in args):
         return NotImplemented
     samples = [sample(arg) for arg in args]
     if op in ("<<", ">>"):  # by invented counts a number could fill the memory
         samples[1] = abs(samples[1]) % 64
     return Sym.of(Atom("op", op, args=args, sample=_RUN[op](*samples)))
-
-
-_OF_BITS = frozenset(("&", "|", "^", "<<", ">>"))
 
 
 def at_least_zero(value: Any) -> bool:
