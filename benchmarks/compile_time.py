@@ -103,6 +103,11 @@ def _sum(length: int) -> list[str]:
     return [*_TILE, *loads, *_END]
 
 
+def _sum_in_place(length: int) -> list[str]:
+    """The sum is stored to what was loaded: all loads come first."""
+    return [*_sum(length)[:-1], "tl.store(p + i, y)"]
+
+
 def _overlapping(length: int) -> list[str]:
     """Each store goes to elements that others load."""
     return [_TILE[0], *(f"tl.store(p + {8 * a} + i, tl.load(p + {8 * a + 4} + i) * 2.0)" for a in range(length))]
@@ -121,6 +126,7 @@ SHAPES = {
     "unrolled tiles": Shape(_unrolled, _MANY, 1.0, 200),
     "tiles that overlap": Shape(_overlapping, _MANY, 1.0, 200),
     "loads into one sum": Shape(_sum, _MANY, 1.0, 200),
+    "sum in place": Shape(_sum_in_place, _MANY, 1.0, 400),
     "butterflies": Shape(_butterflies, (16, 32, 64), 1.0, 32),
     "branches": Shape(_branches, (50, 200, 800), 1.0, 200),
     "early returns": Shape(_returns, (50, 200, 800), 1.0, 100),

@@ -19,6 +19,7 @@ from benchmarks.compile_time import SHAPES, kernel_of
 from tests.backends.nvidia.laying import tile_ir
 from tests.fuzz.emitted import emitted
 from tilewright.base.options import Options
+from tilewright.compiler import ASTSource, compile
 
 TYPES = {"p": "*fp32", "q": "*fp32", "n": "i32"}
 STRAIGHT = ["loads and stores", "scalar chain", "tile chain", "selections of tiles", "unrolled tiles"]
@@ -95,6 +96,31 @@ def test_so_does_the_time_of_loads_into_one_sum(tmp_path: Path) -> None:
     seconds_of("loads into one sum", 4, "avx2", tmp_path)
     short, long = (seconds_of("loads into one sum", length, "avx2", tmp_path) for length in (400, 1600))
     assert long < 4 * 2 * short + 1
+
+
+def test_a_sum_that_is_stored_to_what_was_loaded_has_one_place(tmp_path: Path) -> None:
+    """Its loads come before the store; each with a place of its own took LLVM n^2 and the kernel as many stores."""
+    calls_of("sum in place", 4, "avx2", tmp_path)
+    short, long = (calls_of("sum in place", length, "avx2", tmp_path) for length in (100, 400))
+    assert long < 4.6 * short
+    for length in (3, 100):
+        kernel = compile(ASTSource(kernel_of("sum in place", length, tmp_path), TYPES), "cpu:x86-64-v3")
+        text = str(kernel.asm["loops"])
+        assert text.startswith("kernel: 256 bytes of scratch") and text.count("materialize") == 1
+
+
+def test_scratch_of_many_tiles_is_found_in_time() -> None:
+    """Each is compared with those alone that are alive when it is."""
+    from tilewright.backends.cpu.plan.scratch import _Taken
+
+    spans = [(step, step + 2) for step in range(20_000)]
+    taken, begin = _Taken(spans), time.process_time()
+    places = set()
+    for span in spans:
+        offset = taken.room(span, 64)
+        taken.add(span, (offset, offset + 64))
+        places.add(offset)
+    assert places == {0, 64, 128} and time.process_time() - begin < 5
 
 
 def test_the_shapes_are_measured() -> None:

@@ -20,7 +20,7 @@ from tilewright.ir.types import bit_width, dtype_of, is_float, scalar_type
 from tilewright.ir.walk import walk as operations
 from tilewright.loops import nest as n
 from tilewright.loops.closed_forms import identity_of
-from tilewright.loops.products import SUMS, Combination, Term
+from tilewright.loops.products import SUMS, Combination, Term, quotient
 from tilewright.loops.raising import attributes_of, region_text
 from tilewright.loops.statements import Branch, Effect, Loop, Statement, Store, Update, statements_of
 from tilewright.ops.function import FuncOp
@@ -194,8 +194,11 @@ class Expressions:
         masks = [self.bind(r, scope) for r in term.ranges]
         masks.append(self.value(term.condition, scope))
         made: Any = np.asarray(term.coefficient)
-        for factor in term.factors:
+        numerators, divisors = quotient(term)
+        for factor in numerators:
             made = made * self.value(factor, scope) if made.ndim or made != 1 else self.value(factor, scope)
+        for divisor in divisors:
+            made = made / self.value(divisor, scope)
         zero = 0 if node.monoid in SUMS else _identity(node)
         made = np.where(np.all(np.broadcast_arrays(*masks), axis=0), made, zero)
         sizes = [scope.ranges[r].shape[0] for r in reversed(term.ranges)]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.hl import exc
+from tilewright.hl.operands import operand
 
 _RUN: dict[str, Callable[..., int]] = {
     "+": operator.add,
@@ -347,6 +348,7 @@ def set_hooks(
 
 def compare(op: str, left: Any, right: Any) -> Any:
     """`left op right`: decided where the normal forms decide it, else left to the trace."""
+    left, right = operand(left), operand(right)
     if isinstance(left, Sym) and isinstance(right, float):
         return _compared_with_float(op, left, right)
     if not isinstance(left, int) or not isinstance(right, int):
@@ -366,6 +368,7 @@ def compare(op: str, left: Any, right: Any) -> Any:
 
 def divide(left: Any, right: Any) -> Any:
     """`left / right` of symbols: a value of the device or the host."""
+    left, right = operand(left), operand(right)
     if not isinstance(left, int | float) or not isinstance(right, int | float):
         return NotImplemented
     return _hooks["divide"](left, right)
@@ -430,6 +433,7 @@ def maximum(left: Any, right: Any) -> Any:
 
 
 def _linear(left: Sym, right: Any, sign: int) -> Any:
+    right = operand(right)
     if type(right) is int:
         return make(left.terms, left.constant + sign * right)
     if isinstance(right, float):
@@ -472,11 +476,17 @@ def next_power_of_2(value: Any) -> Any:
 
 
 def _opaque(op: str, *args: Any) -> Any:
+    plain = [operand(arg) for arg in args]
+    if any(one is not arg for one, arg in zip(plain, args, strict=True)):
+        return (_hooks["mixed"] if op == "**" else _REBUILD[op])(*plain)
     if any(isinstance(arg, float) for arg in args):
-        return _hooks["mixed"](op, *args)
-    if any(not isinstance(arg, int) or isinstance(arg, bool) for arg in args):
+        return NotImplemented if op in ("&", "|", "^", "<<", ">>") else _hooks["mixed"](op, *args)
+    if not all(isinstance(arg, int) for arg in args):
         return NotImplemented
-    return Sym.of(Atom("op", op, args=args, sample=_RUN[op](*map(sample, args))))
+    samples = [sample(arg) for arg in args]
+    if op in ("<<", ">>"):  # by invented counts a number could fill the memory
+        samples[1] = abs(samples[1]) % 64
+    return Sym.of(Atom("op", op, args=args, sample=_RUN[op](*samples)))
 
 
 def at_least_zero(value: Any) -> bool:

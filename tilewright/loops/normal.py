@@ -31,7 +31,7 @@ from tilewright.loops.nest import (
     Symbol,
     applied,
 )
-from tilewright.loops.products import SUMS, Combination, Term, multiplied, plain, reduces, scaled, under
+from tilewright.loops.products import SUMS, Combination, Term, is_inverse, multiplied, plain, reduces, scaled, under
 from tilewright.loops.terms import closed, combination, opened
 from tilewright.ops.casts import TruncFOp
 from tilewright.ops.elementwise import AddFOp, DivFOp, FmaOp, MulFOp, NegFOp, SubFOp
@@ -226,6 +226,6 @@ def _over(term: Term, node: Reduce) -> Term:
 def _inverted(factor: Node, element: str) -> Node:
     if isinstance(factor, Apply) and factor.op in (SQRT, RSQRT):
         return applied(RSQRT if factor.op is SQRT else SQRT, factor.operands, factor.type)
-    if isinstance(factor, Apply) and factor.op is DivFOp and float_of(factor.operands[0]) == 1:
+    if isinstance(factor, Apply) and is_inverse(factor):
         return factor.operands[1]
     return applied(DivFOp, (Number.of("1.0", element), factor), element)

@@ -11,8 +11,8 @@ from typing import Any, Self
 from xdsl.ir import Operation
 
 from tilewright.loops.arithmetic import conjunction
-from tilewright.loops.nest import ALWAYS, Attributes, Every, Node, Poly, Range
-from tilewright.ops.elementwise import AddFOp, AddIOp
+from tilewright.loops.nest import ALWAYS, Apply, Attributes, Every, Node, Number, Poly, Range
+from tilewright.ops.elementwise import AddFOp, AddIOp, DivFOp
 
 SUMS = (AddFOp, AddIOp)
 
@@ -23,7 +23,7 @@ class Term(Node):
 
     Args:
         coefficient: number that it is multiplied by.
-        factors: what is multiplied.
+        factors: what is multiplied; a factor 1 / x divides, after what is multiplied (see `quotient`).
         ranges: that are reduced, those first that extents of others depend on.
         condition: under which an element counts.
         attributes: how products are computed, if not exactly.
@@ -44,6 +44,20 @@ class Term(Node):
     def but(self, **changes: object) -> Term:
         """The term with other fields."""
         return Term.rebuilt(*[changes.get(field.name, getattr(self, field.name)) for field in fields(self)])
+
+
+def quotient(term: Term) -> tuple[list[Node], list[Node]]:
+    """What the factors of a term multiply, and what they divide by: x / s is a number where 1 / s is infinite."""
+    divisors = {
+        factor: factor.operands[1] for factor in term.factors if isinstance(factor, Apply) and is_inverse(factor)
+    }
+    return [factor for factor in term.factors if factor not in divisors], list(divisors.values())
+
+
+def is_inverse(node: Apply) -> bool:
+    """Whether an operation is one over something."""
+    one = node.operands[0] if node.op is DivFOp else None
+    return isinstance(one, Number) and one.type != "i1" and float(one.text) == 1
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)

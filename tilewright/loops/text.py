@@ -14,7 +14,6 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from tilewright.loops.lifting import float_of
 from tilewright.loops.nest import (
     ALWAYS,
     Apply,
@@ -41,9 +40,9 @@ from tilewright.loops.nest import (
     range_of,
     ranges_of,
 )
-from tilewright.loops.products import Combination, Term, fingerprint
+from tilewright.loops.products import Combination, Term, fingerprint, is_inverse, quotient
 from tilewright.loops.statements import Branch, Loop, Statement, Store, Update, While, statements_of
-from tilewright.ops.elementwise import AddFOp, AddIOp, DivFOp, DivSIOp
+from tilewright.ops.elementwise import AddFOp, AddIOp, DivSIOp
 from tilewright.ops.function import FuncOp
 
 _BYTES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i16": 2}
@@ -227,10 +226,11 @@ def _unless(writer: Writer, condition: Unless) -> str:
 
 
 def _term(writer: Writer, term: Term) -> str:
-    factors = writer.ordered(term.factors)
+    numerators, divisors = quotient(term)
+    factors = writer.ordered(numerators)
     if term.coefficient != 1 or not factors:
         factors.insert(0, f"{term.coefficient:g}")
-    return " * ".join(factors)
+    return " / ".join([" * ".join(factors), *writer.ordered(divisors)])
 
 
 def _combination(writer: Writer, node: Combination) -> str:
@@ -254,7 +254,7 @@ def _combined(writer: Writer, word: str, term: Term) -> str:
 def _apply(writer: Writer, node: Apply) -> str:
     if node.op is DivSIOp:
         return f"({writer.text(node.operands[0])}) // {writer.text(node.operands[1])}"
-    if node.op is DivFOp and float_of(node.operands[0]) == 1:
+    if is_inverse(node):
         return f"1 / {writer.text(node.operands[1])}"
     operands = [writer.text(operand) for operand in node.operands]
     return f"{_short(node.op)}({', '.join([*operands, *_said(node.attributes)])})"

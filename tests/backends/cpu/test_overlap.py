@@ -61,3 +61,56 @@ def test_a_tile_is_moved_by_one_element(kernel, number):
     first = torch.tensor([x.data_ptr()] * 2) if kernel is through_a_table else x
     kernel[(1,)](first, y, number, N=N)
     assert torch.equal(x[1:], torch.arange(N, dtype=torch.float32))
+
+
+# --- several loads that one store must not overtake --------------------------------------------------------------
+
+
+@tilewright.jit
+def smoothed(x, other, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(x + 1 + i, tl.load(x + i) * 2 + tl.load(x + 2 + i))
+
+
+@tilewright.jit
+def smoothed_and_used(x, other, N: tl.constexpr):
+    i = tl.arange(0, N)
+    left, right = tl.load(x + i), tl.load(x + 2 + i)
+    tl.store(x + 1 + i, left * 2 + right)
+    tl.store(other + i, left - right + tl.load(x + i))
+
+
+@tilewright.jit
+def smoothed_in_between(x, other, N: tl.constexpr):
+    i = tl.arange(0, N)
+    left = tl.load(x + i)
+    tl.store(x + 3 + i, left)
+    tl.store(x + 1 + i, left * 2 + tl.load(x + 2 + i))
+
+
+@tilewright.jit
+def smoothed_where_it_says(x, other, N: tl.constexpr):
+    i = tl.arange(0, N)
+    left, right = tl.load(x + i), tl.load(x + 2 + i)
+    tl.store(x + 1 + i, left * 2 + right, mask=left > tl.load(x + 4 + i))
+
+
+@tilewright.jit
+def summed_and_smoothed(x, other, N: tl.constexpr):
+    i = tl.arange(0, N)
+    left, right = tl.load(x + i), tl.load(x + 2 + i)
+    total = tl.sum(left, 0)
+    tl.store(x + 1 + i, (left * 2 + right) / total)
+    tl.store(other + i, left)
+
+
+KERNELS = [smoothed, smoothed_and_used, smoothed_in_between, smoothed_where_it_says, summed_and_smoothed]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.__name__)
+@pytest.mark.parametrize("n", [8, 64, 1024])
+def test_what_several_loads_make_is_stored_after_all_of_them(kernel, n):
+    found, expected = ((torch.rand(n + 8, generator=torch.manual_seed(n)) + 0.5, torch.zeros(n)) for _ in range(2))
+    kernel[(1,)](*found, N=n)
+    tilewright.jit(kernel.fn, interpret=True)[(1,)](*expected, N=n)
+    torch.testing.assert_close(found, expected)

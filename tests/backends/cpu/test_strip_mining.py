@@ -232,3 +232,39 @@ def test_sums_end_where_nothing_follows() -> None:
     assert np.isnan(out[2]).all()  # zero times infinity
     assert (out[3] == 0).all()  # the largest is one of those that were left out of the sum
     np.testing.assert_allclose(out[4], windows[:, :2].sum(1), rtol=1e-5)
+
+
+@tilewright.jit
+def sum_of_branches(x, w, out, rows, n):
+    for row in range(rows):
+        total = 0.0
+        for i in range(n):
+            v = tl.load(x + row * n + i)
+            if v != 0.0:
+                total += 3.0
+            else:
+                total += tl.exp(tl.load(x + row * n + i) * tl.load(w + i))
+        tl.store(out + row, total)
+
+
+@tilewright.jit
+def sum_of_what_branches_choose(x, w, out, rows, n):
+    for row in range(rows):
+        total = 0.0
+        for i in range(n):
+            v = tl.load(x + row * n + i)
+            if v != 0.0:
+                t = 3.0
+            else:
+                t = tl.exp(v * tl.load(w + i))
+            total = total + t
+        tl.store(out + row, total)
+
+
+@pytest.mark.parametrize("kernel", [sum_of_branches, sum_of_what_branches_choose], ids=lambda kernel: kernel.__name__)
+def test_a_sum_of_what_a_branch_gives_stays_a_loop(kernel):
+    """Which side an iteration takes is its own matter: a branch has no tile of iterations."""
+    x = (np.arange(60).reshape(3, 20) % 3).astype(np.float32)
+    w, out = np.ones(20, np.float32), np.zeros(3, np.float32)
+    kernel[(1,)](x, w, out, 3, 20)
+    np.testing.assert_allclose(out, np.where(x != 0, 3, 1).sum(1))

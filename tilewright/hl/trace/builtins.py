@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from tilewright.hl.operands import operand
 from tilewright.hl.symbols import Sym, maximum, minimum, number_needed
 from tilewright.hl.trace.numbers import Number, calculated, called
 from tilewright.hl.trace.state import current
@@ -65,6 +66,7 @@ def _extreme(plain: Any, symbolic: Any, tensors: Any, args: tuple[Any, ...], kwa
         return called(plain.__name__, plain, items)
     if not any(isinstance(item, Sym) for item in items):
         return plain(*args, **kwargs)
+    items = [operand(item) for item in items]
     if any(isinstance(item, builtins.float) for item in items):
         return _mixed_extreme(plain, tensors, items)
     result = items[0]

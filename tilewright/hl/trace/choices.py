@@ -16,6 +16,7 @@ import torch
 
 from tilewright.hl import exc
 from tilewright.hl.graph.nodes import Node, Region
+from tilewright.hl.operands import operand
 from tilewright.hl.symbols import ConfiguredTruth, Sym
 from tilewright.hl.trace.branches import branch, condition
 from tilewright.hl.trace.numbers import calculated
@@ -32,7 +33,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "is": operator.is_,
     "is not": operator.is_not,
 }
-_FLIPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "is": "is", "is not": "is not"}
+_FLIPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 # What computing in vain costs next to nothing, and nobody sees.
 _CHEAP = frozenset(("compare", "sym", "full", "eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "neg", "abs"))
 _CHEAP |= {"bitwise_and", "bitwise_or", "bitwise_not", "logical_and", "logical_or", "logical_not", "_to_copy"}
@@ -79,7 +80,7 @@ class Choices:
         return self.truth(value) if function is builtins.bool else function(value)
 
     def combined(self, op: str, left: Any, right: Any) -> Any:
-        """`left op right`; a floating-point number lets a size that comes after it answer."""
+        """`left op right`; a number lets a size that comes after it answer."""
         return calculated(op, left, right)
 
     def augmented(self, op: str, left: Any, right: Any) -> Any:
@@ -88,8 +89,10 @@ class Choices:
 
     def ordered(self, op: str, left: Any, right: Any) -> Any:
         """`left op right` of a comparison; likewise."""
-        if type(left) is float and isinstance(right, Sym):
-            return _COMPARISONS[_FLIPPED[op]](right, left)
+        if isinstance(right, Sym) and op not in ("is", "is not"):
+            left = operand(left)
+            if type(left) is float:
+                return _COMPARISONS[_FLIPPED[op]](right, left)
         return _COMPARISONS[op](left, right)
 
     def negated(self, value: Any) -> Any:
@@ -135,7 +138,7 @@ class Choices:
             late = [other for other in container if self._is_late(item) or self._is_late(other)]
             if late:
                 known = any(item == other for other in container if not any(other is one for one in late))
-                found = self.chain(True, True, known, *(partial(operator.eq, item, other) for other in late))
+                found = self.chain(True, True, known, *(partial(self.ordered, "==", item, other) for other in late))
                 return self.negated(found) if name == "not in" else found
         return item not in container if name == "not in" else item in container
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from tilewright.hl import exc
@@ -216,6 +217,8 @@ def load(trace: Trace, tensor: Any, index: Any, mask: Any = None, policy: str | 
 def store(trace: Trace, tensor: Any, index: Any, value: Any, mask: Any = None, base: Any = None) -> None:
     """Record `tensor[index] = value`."""
     made = access(trace, tensor, index, base)
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, Sym):
         value = trace.scalar(value)
     if isinstance(value, torch.Tensor):

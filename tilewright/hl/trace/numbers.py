@@ -16,6 +16,7 @@ from typing import Any
 
 from tilewright.hl import exc
 from tilewright.hl.graph.nodes import HostNumber, leaves
+from tilewright.hl.operands import operand
 from tilewright.hl.symbols import Sym, show, substitute
 from tilewright.hl.trace.state import Trace, current
 
@@ -29,6 +30,7 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "**": operator.pow,
 }
 _NAMES = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow"}
+_BITS = {"<<": "lshift", ">>": "rshift", "&": "and_", "|": "or_", "^": "xor"}
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -157,12 +159,15 @@ def combined(op: str, left: Any, right: Any) -> Any:
 
 
 def calculated(op: str, left: Any, right: Any, in_place: bool = False) -> Any:
-    """`left op right`; after a floating-point number Python would take a symbol for the integer that it invents."""
+    """`left op right`; after other numbers than integers Python would take a symbol for the one that it invents."""
+    if isinstance(right, Sym):
+        left = operand(left)
+    name = _NAMES.get(op) or _BITS[op]
     led = type(left) is float and isinstance(right, Sym)
-    made = getattr(right, f"__r{_NAMES[op]}__")(left) if led else NotImplemented
+    made = getattr(right, f"__r{name.rstrip('_')}__")(left) if led else NotImplemented
     if made is not NotImplemented:
         return made
-    return getattr(operator, f"i{_NAMES[op]}")(left, right) if in_place else OPERATIONS[op](left, right)
+    return getattr(operator, f"i{name.rstrip('_')}" if in_place else name)(left, right)
 
 
 def called(name: str, function: Callable[..., Any], values: list[Any]) -> Any:

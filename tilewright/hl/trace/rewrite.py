@@ -4,8 +4,8 @@
 device has none while a kernel is traced, so these become calls of `trace.choices`, which take what is evaluated later,
 or not at all, as functions.
 
-A floating-point number before a size (`0.5 * n`, `0.5 < n`) takes the size for the integer that it invents: such
-arithmetic and comparisons ask the size first, in loops and on the host.
+A number before a size that is not one of Python's integers (`0.5 * n`, `True & n`, `numpy.int64(3) < n`) takes the size
+for the integer that it invents: such arithmetic and comparisons ask the size first, in loops and on the host.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ _ARITHMETIC: dict[type[ast.operator], str] = {
     ast.FloorDiv: "//",
     ast.Mod: "%",
     ast.Pow: "**",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
 }
 _Code = TypeVar("_Code", bound=ast.AST)
 
@@ -64,7 +69,7 @@ def _asks(node: ast.AST) -> bool:
 
 
 def _may_lead(node: ast.AST) -> bool:
-    """Whether a floating-point number may stand before a size, in arithmetic or a comparison."""
+    """Whether a number that is no plain integer may stand before a size, in arithmetic or a comparison."""
     if isinstance(node, ast.AugAssign):
         return isinstance(node.target, ast.Name) and type(node.op) in _ARITHMETIC
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
@@ -73,7 +78,7 @@ def _may_lead(node: ast.AST) -> bool:
         right = node.comparators[0]
     else:
         return False
-    before = not isinstance(node.left, ast.Constant) or isinstance(node.left.value, float)
+    before = not isinstance(node.left, ast.Constant) or isinstance(node.left.value, float | complex | bool)
     return before and not isinstance(right, ast.Constant)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-_AXES = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
-_EXTENTS = tuple(n for n in range(1009, 2003, 2) if all(n % p for p in range(3, 45, 2)))
+_PRIMES = tuple(n for n in range(11, 2003, 2) if all(n % p for p in range(3, min(n, 45), 2)))
+_AXES, _EXTENTS = (tuple(n for n in _PRIMES if (n > 1000) is large) for large in (False, True))
 
 
 @functools.lru_cache(64)  # both traces of a binding ask

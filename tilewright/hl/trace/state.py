@@ -252,7 +252,8 @@ class Trace:
     def scalar(self, symbol: Sym) -> Any:
         """A symbol as a 0-d tensor."""
         with self.silence():
-            made = torch.full((), symbol.sample, dtype=torch.int64, device="cpu")
+            stands_for = symbol.sample if abs(symbol.sample) < 1 << 63 else 1  # only its type is read
+            made = torch.full((), stands_for, dtype=torch.int64, device="cpu")
         return self.record("sym", (symbol,), made)
 
     def valid(self, dim: Dim) -> Any:

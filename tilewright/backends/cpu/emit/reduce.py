@@ -111,9 +111,10 @@ class Reduction:
             if position is None:
                 return values
             return self.combine(carried, values)
-        if position is None or position.const == 0:
+        first = self.chunking.first.get(self.sink.axis, 0)  # of this piece of the axis
+        if position is None or position.const == first:
             return values
-        return f.if_else(f.icmp("eq", position, 0), lambda: values, lambda: self.combine(carried, values))
+        return f.if_else(f.icmp("eq", position, first), lambda: values, lambda: self.combine(carried, values))
 
     def combine(self, left: list[V], right: list[V]) -> list[V]:
         """The body applied lane by lane."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
@@ -23,6 +23,7 @@ from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
 
 _AS_IT_IS = nullcontext()
+_S = TypeVar("_S")
 
 
 class Demands:
@@ -46,6 +47,7 @@ class Demands:
         self._costs: dict[SSAValue, float] = {}
         self._loads: dict[SSAValue, frozenset[Operation]] = {}
         self._leaves: dict[SSAValue, frozenset[SSAValue]] = {}
+        self._walked: set[SSAValue] = set()  # by `loads` and `leaves`
 
     def place(self, values: Mapping[SSAValue, Buffer]) -> None:
         """From now on `values` are read from their buffers."""
@@ -75,10 +77,11 @@ class Demands:
 
     def _moved(self, values: Collection[SSAValue]) -> None:
         """Forget what walks have found of cones, if they came to one of `values`."""
-        known: tuple[dict[SSAValue, Any], ...] = (self._costs, self._loads, self._leaves)
-        for walks in known:
-            if not walks.keys().isdisjoint(values):
-                walks.clear()
+        if not self._costs.keys().isdisjoint(values):
+            self._costs.clear()
+        if not self._walked.isdisjoint(values):
+            for found in (self._walked, self._loads, self._leaves):
+                found.clear()
 
     def operands(self, value: SSAValue) -> Sequence[SSAValue]:
         """Operands of the lazy operation behind a tile value; none for scalars and placed values."""
@@ -112,26 +115,43 @@ class Demands:
 
     def loads(self, value: SSAValue) -> frozenset[Operation]:
         """Loads that computing `value` performs."""
-        if value not in self._loads:
-            for part in operands_first(value, self.operands, self._loads):
-                found = _union([self._loads[operand] for operand in self.operands(part)])
-                op = defining_op(part)
-                if isinstance(op, LoadOp) and is_tile(part) and part not in self.placed:
-                    found |= {op}
-                self._loads[part] = found
-        return self._loads[value]
+        return self._gathered(value, self._loads, self._loaded)
+
+    def _loaded(self, part: SSAValue) -> Iterator[Operation]:
+        op = defining_op(part)
+        if isinstance(op, LoadOp) and is_tile(part) and part not in self.placed:
+            yield op
 
     def leaves(self, value: SSAValue) -> frozenset[SSAValue]:
         """Scalars and placed values that computing `value` reads."""
-        if value not in self._leaves:
-            for part in operands_first(value, self.operands, self._leaves):
-                found = _union([self._leaves[operand] for operand in self.operands(part)])
-                if not is_tile(part) or part in self.placed:
-                    found |= {part}
-                elif isinstance(op := defining_op(part), GatherOp):
-                    found |= {operands_of(op)[0]}
-                self._leaves[part] = found
-        return self._leaves[value]
+        return self._gathered(value, self._leaves, self._read)
+
+    def _read(self, part: SSAValue) -> Iterator[SSAValue]:
+        if not is_tile(part) or part in self.placed:
+            yield part
+        elif isinstance(op := defining_op(part), GatherOp):
+            yield operands_of(op)[0]
+
+    def _gathered(
+        self, value: SSAValue, known: dict[SSAValue, frozenset[_S]], own: Callable[[SSAValue], Iterator[_S]]
+    ) -> frozenset[_S]:
+        """What the parts of a cone have of their own. Kept for the values that are asked for alone: of each link of a
+        chain it would take as many times the memory as the chain is long."""
+        if value not in known:
+            found: set[_S] = set()
+            stack, entered = [value], {value}
+            while stack:
+                part = stack.pop()
+                if part in known:
+                    found |= known[part]
+                    continue
+                found.update(own(part))
+                below = [operand for operand in self.operands(part) if operand not in entered]
+                entered.update(below)
+                stack += below
+            self._walked |= entered
+            known[value] = frozenset(found)
+        return known[value]
 
     def walk(self, value: SSAValue, index: Index) -> Iterator[tuple[SSAValue, Index]]:
         """Every (value, index) evaluated to compute `value` at `index`, the tile values of its cone."""
@@ -145,14 +165,3 @@ class Demands:
             yield key
             if key[0] not in self.placed:
                 stack.extend(operand_indices(*key))
-
-
-_S = TypeVar("_S")
-
-
-def _union(sets: list[frozenset[_S]]) -> frozenset[_S]:
-    """The union; the largest of the sets itself where it holds the others, as links of a chain share what they read."""
-    if len(sets) == 1:
-        return sets[0]
-    largest: frozenset[_S] = max(sets, key=len, default=frozenset())
-    return largest if all(other <= largest for other in sets) else largest.union(*sets)

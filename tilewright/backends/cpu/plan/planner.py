@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -28,6 +29,7 @@ from tilewright.backends.cpu.plan.fuse_rows import fuse_rows
 from tilewright.backends.cpu.plan.lanes import survey, vector_dim
 from tilewright.backends.cpu.plan.launches import Launches
 from tilewright.backends.cpu.plan.prefetch_rows import prefetch_rows
+from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.reuse import share_work
 from tilewright.backends.cpu.plan.scan_forwarding import leave_in_registers
 from tilewright.backends.cpu.plan.scratch import allocate
@@ -274,13 +276,26 @@ class _Grouping:
         op = step.sinks[0].op
         assert op is not None
         stored = self._address(op, identity(step.shape), step.shape)
+        meeting: dict[Operation, None] = {}
         for load, index in self._loaded(step):
             loaded = self._address(load, index, step.shape)
             if not loaded.may_share(stored):
                 continue
             place = stored.place if stored.place == loaded.place else None
             if place is None or not self._lie_apart(place, common(stored.bounds, loaded.bounds)):
-                late.append(load)
+                meeting[load] = None
+        late += self._combined(op, meeting) or meeting
+
+    def _combined(self, store: Operation, loads: Collection[Operation]) -> list[Operation]:
+        """The stored value where several loads serve it alone: it has one place in scratch, they would have many."""
+        value = defining_op(store.operands[1])
+        if len(loads) < 2 or value is None or value.parent_block() is not self.collector.block or not is_lazy(value):
+            return []
+        beside = {
+            load for other in store.operands if other is not value.results[0] for load in self.demands.loads(other)
+        }
+        serves = self.demands.loads(value.results[0]).issuperset(loads) and beside.isdisjoint(loads)
+        return [value] if serves else []
 
     def _same_index(self, step: Step, value: SSAValue) -> bool:
         """Whether a step reads `value`, which another materializes, only at the index of its own iteration."""

@@ -8,6 +8,8 @@ One that is touched in one loop over rows alone keeps one row.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping
 
@@ -42,22 +44,46 @@ def allocate(plan: FunctionPlan) -> None:
     if whole:  # control may go back: everything lives throughout
         spans = dict.fromkeys(spans, (0, lives.now))
     plan.buffers = [buffer for buffer in plan.buffers if buffer in spans]
-    taken: list[Buffer] = []
+    taken = _Taken([spans[buffer] for buffer in plan.buffers])
     for buffer in sorted(plan.buffers, key=lambda b: -b.size):
-        first, last = spans[buffer]
-        clashes = sorted(
-            (other.offset, other.offset + _rounded(other.size))
-            for other in taken
-            if spans[other][0] <= last and first <= spans[other][1]
-        )
+        buffer.offset = offset = taken.room(spans[buffer], _rounded(buffer.size))
+        taken.add(spans[buffer], (offset, offset + _rounded(buffer.size)))
+    plan.scratch_bytes = max([b.offset + _rounded(b.size) for b in plan.buffers], default=0)
+
+
+class _Taken:
+    """Which bytes of the arena are taken, and when: asked for a span of steps, it looks at what is alive then alone.
+
+    Args:
+        spans: first and last step of everything that will ask.
+    """
+
+    def __init__(self, spans: Collection[tuple[int, int]]) -> None:
+        self.firsts = sorted({first for first, _ in spans})
+        self.alive: list[list[tuple[int, int]]] = [[] for _ in self.firsts]  # at each of them
+        self.begun: list[list[tuple[int, int]]] = [[] for _ in self.firsts]  # there
+
+    def room(self, span: tuple[int, int], size: int) -> int:
+        """The first place of `size` bytes that is free throughout a span."""
+        begin, end = self._of(span)
+        clashes = sorted([*self.alive[begin], *itertools.chain.from_iterable(self.begun[begin + 1 : end])])
         offset = 0
-        for begin, end in clashes:
-            if begin - offset >= _rounded(buffer.size):
+        for low, high in clashes:
+            if low - offset >= size:
                 break
-            offset = max(offset, end)
-        buffer.offset = offset
-        taken.append(buffer)
-    plan.scratch_bytes = max([b.offset + _rounded(b.size) for b in taken], default=0)
+            offset = max(offset, high)
+        return offset
+
+    def add(self, span: tuple[int, int], taken: tuple[int, int]) -> None:
+        """Take bytes throughout a span."""
+        begin, end = self._of(span)
+        self.begun[begin].append(taken)
+        for alive in self.alive[begin:end]:
+            alive.append(taken)
+
+    def _of(self, span: tuple[int, int]) -> tuple[int, int]:
+        first, last = span
+        return bisect.bisect_left(self.firsts, first), bisect.bisect_right(self.firsts, last)
 
 
 def _keep_one_row(spans: Mapping[Buffer, tuple[int, int]], rows: Collection[int]) -> None:

@@ -112,7 +112,8 @@ def _reduce_pieces(function: FuncOp) -> None:
 
 def _rows(strips: Strips, function: FuncOp) -> Answer[Strips]:
     """Whether what iterations take goes on from one to the next."""
-    no = _lost(strips, {defining_op(c.terms[0]) for c in strips.carried if isinstance(c, Sum)})
+    summed = {defining_op(c.terms[0]) for c in strips.carried if isinstance(c, Sum)}
+    no = _lost(strips, {op for op in summed if isinstance(op, ReduceOp)})
     return no or whole_rows(strips, Raising(function))
 
 
