@@ -436,7 +436,7 @@ class _Adder:
         def new_site(name: str, other: str = "") -> int:
             return self._site(name, op, kind, home, other)
 
-        if kind == LOAD and UNINITIALISED in self.wanted:
+        if UNINITIALISED in self.wanted and _depends_on_memory(op):
             shadow.check_written(code, words, new_site("uninitialised"), mask)
         if races and self.order is not None:
             if kind == LOAD:
@@ -452,6 +452,12 @@ class _Adder:
         stores = kind == STORE and races and shadow.is_comparable(op.operands[1])
         if stores and not lie_apart(op.operands[0], home, self.analysis):
             shadow.check_stored(self._behind(op), op.operands[0], op.operands[1], mask, new_site("lanes"))
+
+
+def _depends_on_memory(op: Operation) -> bool:
+    """Whether an access makes something of what was there."""
+    exchanges = isinstance(op, AtomicRMWOp) and op.attr_values()["atomic_rmw_op"] == "exch"
+    return not exchanges and not isinstance(op, StoreOp | AtomicStoreOp)
 
 
 def _mask_with(op: Operation, inside: SSAValue, home: SSAValue, code: Code) -> None:
