@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue, Use
 
 from tilewright.analysis.affine import AffineAnalysis
 from tilewright.analysis.distinct import lie_apart
@@ -198,7 +198,11 @@ def _run_backwards(module: ModuleOp) -> None:
         one = value_before(ConstantOp.of(1, i32), following)
         last = value_before(SubIOp.create(operands=[count, one], result_types=[i32]), following)
         turned = value_before(SubIOp.create(operands=[last, number], result_types=[i32]), following)
-        number.replace_uses_with_if(turned, lambda use, made=turned: use.operation is not made.owner)
+        number.replace_uses_with_if(turned, functools.partial(_is_not_of, turned))
+
+
+def _is_not_of(made: SSAValue, use: Use) -> bool:
+    return use.operation is not made.owner
 
 
 class _Adder:
