@@ -118,3 +118,9 @@ def test_the_other_order_of_programs_is_run_where_it_is_asked_for(grid: tuple[in
 @pytest.mark.parametrize("case", CASES)
 def test_both_orders_of_right_programs_are_right(case: str) -> None:
     assert not faults(CASES[case]("right"), "all,orders")
+
+
+def test_what_cannot_be_put_back_is_launched_once() -> None:
+    counter, y = torch.zeros(1, dtype=torch.int32), torch.zeros(4)
+    assert not faults(lambda: kernels.draw_elsewhere[(4,)](torch.tensor([counter.data_ptr()]), y), "orders,nan")
+    assert counter.item() == 4 and y[0] == -float("inf")
