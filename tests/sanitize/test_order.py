@@ -10,6 +10,7 @@ pytest.importorskip("torch")
 
 import torch
 
+from tests.sanitize import kernels as plain
 from tests.sanitize import order_kernels as kernels
 from tests.sanitize.test_faults import faults, kinds
 
@@ -56,6 +57,14 @@ def test_what_atomics_order_is_no_race(case: str) -> None:
 
 def test_an_earlier_release_of_the_same_place_takes_nothing_away() -> None:
     assert not kinds(_split("early"))
+
+
+def test_launches_of_any_size_come_before() -> None:
+    """Stamps count on from launch to launch, and have flags in their lowest bits."""
+    index, y = torch.arange(16, dtype=torch.int32), torch.zeros(16)
+    for _ in range(2):
+        assert not kinds(lambda: plain.scatter[(1,)](index, torch.ones(16), y, 16, BLOCK=16))
+        assert not kinds(_split("right", (1, 1)))
 
 
 @pytest.mark.parametrize("grid", [(1, 1), (300, 2), (1, 4100)])
