@@ -1,14 +1,16 @@
-"""What checks cost: `python -m benchmarks.sanitize`.
+"""What checks cost: `python -m benchmarks.sanitize`; what proofs cost: `python -m benchmarks.sanitize --proofs`.
 
 Each kernel is compiled as it is and with checks, and all forms take turns on one thread (`tools/timing.py`). The first
 columns are the kernels, all of them launched in the same way, and prove nothing. The last two are whole launches beside
-a plain one: what Python does is in them, and what is proved is not checked.
+a plain one: what Python does is in them, and what is proved is not checked. Proofs are those of the first launches of
+the kernels of `tests/corpus`, in processor time.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -19,8 +21,11 @@ import torch
 import tilewright
 import tilewright.language as tl
 from benchmarks.report import where
+from tests.corpus import every
+from tests.corpus.case import New
 from tilewright.base.checks import ALL, BOUNDS, OVERFLOW, RACES, Checks
-from tilewright.launch import checked
+from tilewright.launch import checked, proved
+from tilewright.sanitize import checking
 from tilewright.tools.timing import compare, duration
 
 FORMS: dict[str, Checks] = {
@@ -158,13 +163,40 @@ def measure(case: Case, seconds: float) -> dict[str, float]:
     return {"plain": times["plain"].median, **ratios}
 
 
+def proof_times() -> list[float]:
+    """Processor seconds of each proof of bounds, races and overflow that the corpus at its small sizes asks for."""
+    times, prove = list[float](), proved.Provable._proved  # what is not remembered
+
+    def timed(self: proved.Provable, *given: Any) -> proved.Proof:
+        began = time.thread_time()
+        proof = prove(self, *given)
+        times.append(time.thread_time() - began)
+        return proof
+
+    proved.Provable._proved = timed  # type: ignore[method-assign]
+    try:
+        for case in every.CASES.values():
+            with checking("bounds,races,overflow"):
+                case.run(New("cpu"), **case.small)
+    finally:
+        proved.Provable._proved = prove  # type: ignore[method-assign]
+    return times
+
+
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sanitize", description=__doc__)
     parser.add_argument("--seconds", type=float, default=4.0, help="for each kernel")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", default="", help="kernels with this in their title")
+    parser.add_argument("--proofs", action="store_true", help="the times of proofs alone")
     asked = parser.parse_args()
+    if asked.proofs:
+        times = proof_times()
+        mean, median = (duration(of(times)) for of in (statistics.mean, statistics.median))
+        quick = sum(seconds <= 0.005 for seconds in times) / len(times)
+        print(f"{len(times)} proofs: mean {mean}, median {median}, {quick:.0%} in 5 ms, longest {duration(max(times))}")
+        return 0
     tilewright.knobs.cpu.num_threads = 1
     rows = {title: measure(case, asked.seconds) for title, case in cases().items() if asked.only in title}
     if asked.json:

@@ -10,6 +10,7 @@ pytest.importorskip("torch")
 
 import torch
 
+from tests.sanitize import kernels as plain
 from tests.sanitize import order_kernels as kernels
 from tests.sanitize.test_faults import faults, kinds
 
@@ -56,6 +57,14 @@ def test_what_atomics_order_is_no_race(case: str) -> None:
 
 def test_an_earlier_release_of_the_same_place_takes_nothing_away() -> None:
     assert not kinds(_split("early"))
+
+
+def test_launches_of_any_size_come_before() -> None:
+    """Stamps count on from launch to launch, and have flags in their lowest bits."""
+    index, y = torch.arange(16, dtype=torch.int32), torch.zeros(16)
+    for _ in range(2):
+        assert not kinds(lambda: plain.scatter[(1,)](index, torch.ones(16), y, 16, BLOCK=16))
+        assert not kinds(_split("right", (1, 1)))
 
 
 @pytest.mark.parametrize("grid", [(1, 1), (300, 2), (1, 4100)])
@@ -118,3 +127,9 @@ def test_the_other_order_of_programs_is_run_where_it_is_asked_for(grid: tuple[in
 @pytest.mark.parametrize("case", CASES)
 def test_both_orders_of_right_programs_are_right(case: str) -> None:
     assert not faults(CASES[case]("right"), "all,orders")
+
+
+def test_what_cannot_be_put_back_is_launched_once() -> None:
+    counter, y = torch.zeros(1, dtype=torch.int32), torch.zeros(4)
+    assert not faults(lambda: kernels.draw_elsewhere[(4,)](torch.tensor([counter.data_ptr()]), y), "orders,nan")
+    assert counter.item() == 4 and y[0] == -float("inf")

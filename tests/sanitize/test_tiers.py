@@ -16,6 +16,7 @@ from benchmarks.sanitize import cases, histogram, product
 from tests.sanitize.test_faults import faults
 from tilewright.base.checks import BOUNDS, OVERFLOW, RACES, Checks
 from tilewright.launch import checked
+from tilewright.sanitize import checking
 
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
@@ -147,3 +148,32 @@ def test_atomics_alone_keep_no_words() -> None:
     found = faults(lambda: histogram_and_sum[(3,)](x, counts, torch.zeros(3, dtype=torch.int32), 300, BLOCK=128))
     assert {(fault.kind, fault.argument) for fault in found} == {("race", "counts")}
     assert faults(lambda: histogram[(3,)](counts[:3], counts[1:], 3, BLOCK=1))  # what is counted is read, too
+
+
+@tilewright.jit
+def exchange(flags):
+    tl.atomic_xchg(flags + tl.program_id(0), 1)
+
+
+# --- first reads ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_written_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Checks] = []
+    made = checked.compile_checked
+
+    def noted(fn: Any, specialization: Any, wanted: Checks, *rest: Any, **further: Any) -> Any:
+        asked.append(wanted)
+        return made(fn, specialization, wanted, *rest, **further)
+
+    monkeypatch.setattr(checked, "compile_checked", noted)
+    with checking("uninitialised") as found:
+        x, counts = torch.zeros(300, dtype=torch.int32), torch.zeros(8, dtype=torch.int32)
+        histogram[(3,)](x, counts, 300, BLOCK=128)
+        assert not any("uninitialised" in wanted for wanted in asked)
+        exchange[(8,)](torch.empty(8, dtype=torch.int32))
+        assert any("uninitialised" in wanted for wanted in asked) and not found.faults
+        histogram[(3,)](x, torch.empty(8, dtype=torch.int32), 300, BLOCK=128)
+    (fault,) = found.faults
+    assert (fault.kind, fault.access, fault.argument, fault.program) == ("uninitialised", "atomic", "counts", (0, 0, 0))
+    assert fault.times == 128  # of the first program: then it is written

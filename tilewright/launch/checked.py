@@ -116,6 +116,10 @@ class _Checks:
         self.wanted = {check for check in call.checks if not proof.holds((check,))}
         if VIEWS in self.wanted and not any(_map_of(slot) is not None for slot in self.slots):
             self.wanted.discard(VIEWS)
+        if not any(slot.extent is not None and slot.extent[0] in shadow.watched for slot in self.slots):
+            self.wanted.discard(UNINITIALISED)  # all of them are known to be written
+        if stored is None:  # what is written by addresses of memory cannot be put back for a second launch
+            self.wanted -= {NAN, ORDERS}
         if options.get("launch_cooperative_grid"):  # all programs run at once: each may wait for any other
             self.wanted.discard(DEADLOCKS)
             if provable(fn, call.specialization, options).waits:

@@ -70,8 +70,8 @@ class Shadow:
         self.watched: dict[int, Watched] = {}
 
     def begin(self, programs: int) -> int:
-        """The base of a launch; none of its stamps has been used."""
-        room = 2 * (programs + 2)
+        """The base of a launch, a multiple of 4 as stamps have flags below it; none of its stamps has been used."""
+        room = 4 * (programs // 2 + 2)
         if self._base + room > _LAST_STAMP:
             self._pool.clear()
             for watched in self.watched.values():

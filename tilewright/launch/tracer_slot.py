@@ -11,6 +11,7 @@ A tracer that says how machine code finds out by itself whether there is anythin
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -38,6 +39,17 @@ class Watch(Record):
     followed: Callable[[Any], None]
 
 
+class _Onlookers(threading.local):
+    """Of a thread.
+
+    Attributes:
+        count: dispatch modes of torch that are on and only look on: they record no launch.
+    """
+
+    count = 0
+
+
+onlookers = _Onlookers()
 tracer: Tracer | None = None
 watch: Watch | None = None
 over: Callable[..., Any] | None = None

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, ModuleOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue, Use
 
 from tilewright.analysis.affine import AffineAnalysis
 from tilewright.analysis.distinct import lie_apart
@@ -198,7 +198,11 @@ def _run_backwards(module: ModuleOp) -> None:
         one = value_before(ConstantOp.of(1, i32), following)
         last = value_before(SubIOp.create(operands=[count, one], result_types=[i32]), following)
         turned = value_before(SubIOp.create(operands=[last, number], result_types=[i32]), following)
-        number.replace_uses_with_if(turned, lambda use, made=turned: use.operation is not made.owner)
+        number.replace_uses_with_if(turned, functools.partial(_is_not_of, turned))
+
+
+def _is_not_of(made: SSAValue, use: Use) -> bool:
+    return use.operation is not made.owner
 
 
 class _Adder:
@@ -436,7 +440,7 @@ class _Adder:
         def new_site(name: str, other: str = "") -> int:
             return self._site(name, op, kind, home, other)
 
-        if kind == LOAD and UNINITIALISED in self.wanted:
+        if UNINITIALISED in self.wanted and _depends_on_memory(op):
             shadow.check_written(code, words, new_site("uninitialised"), mask)
         if races and self.order is not None:
             if kind == LOAD:
@@ -452,6 +456,12 @@ class _Adder:
         stores = kind == STORE and races and shadow.is_comparable(op.operands[1])
         if stores and not lie_apart(op.operands[0], home, self.analysis):
             shadow.check_stored(self._behind(op), op.operands[0], op.operands[1], mask, new_site("lanes"))
+
+
+def _depends_on_memory(op: Operation) -> bool:
+    """Whether an access makes something of what was there."""
+    exchanges = isinstance(op, AtomicRMWOp) and op.attr_values()["atomic_rmw_op"] == "exch"
+    return not exchanges and not isinstance(op, StoreOp | AtomicStoreOp)
 
 
 def _mask_with(op: Operation, inside: SSAValue, home: SSAValue, code: Code) -> None:

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 from tilewright.launch.extents import Extent
 from tilewright.launch.faults import Fault, tell_faults
 from tilewright.launch.shadow import Watched, shadow
-from tilewright.torch.state import state
+from tilewright.launch.tracer_slot import onlookers
 
 _EMPTY = frozenset({"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "empty_permuted"})
 
@@ -28,13 +28,13 @@ class StorageWatch(TorchDispatchMode):  # type: ignore[misc]
     """A block in which storages are followed from their making on."""
 
     def __enter__(self) -> StorageWatch:
-        state.watches += 1
+        onlookers.count += 1
         super().__enter__()
         return self
 
     def __exit__(self, *raised: Any) -> None:
         super().__exit__(*raised)
-        state.watches -= 1
+        onlookers.count -= 1
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None

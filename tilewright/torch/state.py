@@ -23,15 +23,7 @@ class Doing(NamedTuple):
 
 
 class _State(threading.local):
-    """Of a thread.
-
-    Attributes:
-        doing: what it is doing; one attribute, as each look at a thread's own costs.
-        watches: dispatch modes on its stack that only look on (`storages.py`): they record nothing.
-    """
-
-    doing = Doing(True, None)
-    watches = 0
+    doing = Doing(True, None)  # one attribute: each look at a thread's own costs
 
 
 state = _State()

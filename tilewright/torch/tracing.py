@@ -49,7 +49,7 @@ def _outside_dynamo(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[
     if trial is not None:
         return trial(kernel, grid, args, kwargs)
     if recording:
-        if _dispatch_modes() > state.watches or _transform() is not None:
+        if _dispatch_modes() > tracer_slot.onlookers.count or _transform() is not None:
             try:
                 return record(kernel, grid, args, kwargs)
             except operators.NoEffectError:

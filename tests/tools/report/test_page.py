@@ -181,6 +181,18 @@ def test_faults_stand_at_their_lines(library):
         add_all.report(x, BLOCK=64, grid=(1,), targets=(), checks="sums")
 
 
+def test_what_addresses_in_memory_point_to_is_left_alone():
+    @tilewright.jit
+    def count(table):
+        place = tl.load(table).to(tl.pointer_type(tl.int32))
+        tl.store(place, tl.load(place) + 1)
+
+    x = torch.zeros(1, dtype=torch.int32)
+    page = count.report(torch.tensor([x.data_ptr()]), grid=(1,), checks="bounds,races")
+    assert x.item() == 3  # the three launches that are timed: none is evaluated, and none made with checks
+    assert "addresses that it reads from memory" in page.text
+
+
 def test_kernels_report_on_themselves():
     made = increment.report(torch.zeros(100), 100, BLOCK=64, grid=(2,), targets=())
     assert "increment[BLOCK=64]" in made.text

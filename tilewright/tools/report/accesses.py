@@ -23,6 +23,7 @@ from tilewright.backends.reference.address_space import Memory
 from tilewright.backends.reference.eager import EagerEmitter
 from tilewright.backends.reference.evaluate import Program
 from tilewright.backends.reference.rewrite import is_kernel_code
+from tilewright.base.errors import UnsupportedError
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.compile.request import complete_options
@@ -121,7 +122,8 @@ def trace(sample: Sample) -> Trace:
             with on_host(call) as staged:
                 interpret.launch(sample.fn, staged, sample.grid, options, interpret.Watch(memory, emitter, (program,)))
         except Exception as error:  # a kernel that the interpreter refuses is shown as far as it came
-            made.error = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            reason = error.__cause__ or error  # without the place
+            made.error = f"{type(reason).__name__}: {str(reason).strip().splitlines()[0]}"
             break
         made.programs.append(program)
         if time.perf_counter() > end:
@@ -162,6 +164,10 @@ class _Traced(Memory):
     def __init__(self, made: Trace, place: _Place, number: int) -> None:
         super().__init__()
         self._made, self._place, self._number = made, place, number
+
+    def open_process(self) -> None:
+        """Refuse: what an address in a copied array points to is not copied, and may be gone since the run."""
+        raise UnsupportedError("it reaches memory by addresses that it reads from memory, which may be gone by now")
 
     def load(self, addresses: Any, dtype: np.dtype[Any], mask: Any) -> Any:
         self._note(False, addresses, mask, dtype.itemsize)
