@@ -71,11 +71,11 @@ class _Moves:
 
 @dataclass(frozen=True, slots=True)
 class _Delayed:
-    """A value that is `next` of the iteration before; `last` is the same where no iteration needs to follow."""
+    """A value that is `next` of the iteration before; behind the loop, too, unless it `ends` with the last one."""
 
     dims: Index
     next: Node
-    last: Node
+    ends: bool
 
 
 @dataclass(slots=True)
@@ -175,13 +175,13 @@ class LoopValues:
                 return _Moves(dims, step)
         first = self._values.value(loop.op.iter_args[number], dims)
         if self._at(loop, following, -ONE) is first and not carried_in(following, loop.iteration):
-            return _Delayed(dims, following, following)
+            return _Delayed(dims, following, ends=False)
         following_one = Poly.atom(loop.iteration) + ONE
         known = Lifting(conjunction(before_end(loop.iteration.extent, following_one)))(following)
         if known is following or carried_in(known, loop.iteration):
             return None
         image = Lifting(ALWAYS, {loop.iteration: -ONE})(known)
-        return _Delayed(dims, known, following) if image is Lifting()(first) else None
+        return _Delayed(dims, known, ends=True) if image is Lifting()(first) else None
 
     def is_delayed(self, op: ForOp, number: int) -> bool:
         """Whether what a loop carries is what it would have made in the iteration before."""
@@ -215,10 +215,9 @@ class LoopValues:
         here = Substitution(dict(zip(_ranges(form.dims), _places(form.dims, index), strict=True)))
         if isinstance(form, _Moves):
             return self._values.poly(first, index if is_tile(first) else ()) + iterations * here(form.step)
-        inside = iterations is Poly.atom(loop.iteration)
-        if not inside and carried_in(form.last, loop.iteration):
+        if form.ends and iterations is not Poly.atom(loop.iteration):
             return None
-        return self._at(loop, here(form.next if inside else form.last), iterations - ONE)
+        return self._at(loop, here(form.next), iterations - ONE)
 
     def moved_pointer(self, op: ForOp, position: int, index: Index) -> tuple[Node, Poly] | None:
         """Base and offset of a pointer that a loop carries, in an iteration."""
