@@ -71,7 +71,7 @@ def whole_rows(strips: Strips, raising: Raising) -> Answer[Strips]:
     if no is not None:
         return no
     iteration, ways = raising.loops.of(strips.loop).iteration, set[int]()
-    pieces = [(value, axis) for value, axis in strips.pieces.values()]
+    pieces = list(strips.pieces.values())
     for value, axis in pieces + [(c.terms[1], -1) for c in strips.carried if isinstance(c, Sum) and len(c.terms) > 1]:
         dims = raising.dims((value, axis), shape_of(value.type))
         answer = _ways(strips, raising, raising.value(value, dims), _Piece(iteration, dims, axis, strips.extent))
