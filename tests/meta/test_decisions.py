@@ -25,7 +25,7 @@ PLANNERS = {
     "cpu/plan/collapse_reductions.py": {"_side_by_side": "COLLAPSED"},
     "cpu/plan/direct_epilogue_store.py": {"_where": "DIRECT_STORE"},
     "passes/delinearize.py": {"_nested": "DELINEARIZED"},
-    "passes/sink_prefetched_loads.py": {"_recognise": "SUNK_LOADS"},
+    "loops/sink_prefetched_loads.py": {"_recognise": "SUNK_LOADS", "_matrix": "SUNK_LOADS"},
     "loops/dot_loops.py": {"_normal": "DOT_LOOPS", "_of_term": "DOT_LOOPS", "_operands": "DOT_LOOPS"},
     "loops/operands.py": {"of": "DOT_LOOPS", "_take": "DOT_LOOPS", "_line": "DOT_LOOPS"},
     "cpu/plan/contractions.py": {"_as_dot": "SUM_AS_DOT"},

@@ -198,13 +198,3 @@ def _end(loop: ForOp, first: SSAValue | int, step: int) -> SSAValue | int | None
     low, high = made.operands[0].owner.operands  # type: ignore[union-attr]
     same = constant_of(low) == first if isinstance(first, int) else low is first
     return high if same and way is not None and way.step == Poly.of(step) else None
-
-
-def left_in(loop: ForOp) -> list[Poly]:
-    """Sums that are not negative in any iteration of a loop that counts from 0 by 1; of others none are known."""
-    if not is_unit(loop):
-        return []
-    counter = Poly.atom(loop.induction_var)
-    found = [expanded(Poly.atom(loop.ub)) + -counter + -_ONE]
-    far = way_of(loop).left(loop) + -_ONE
-    return found if far == found[0] else [*found, far]

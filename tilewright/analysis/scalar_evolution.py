@@ -45,17 +45,6 @@ class ScalarEvolution:
         """A polynomial in the same terms as gains."""
         return self._substituted(poly, {})
 
-    def before(self, poly: Poly) -> Poly | None:
-        """A polynomial as it was an iteration before, in the loop's arguments and in scalars that it does not
-        change."""
-        here, gain = self.expanded(poly), self.gain(poly)
-        return None if here is None or gain is None else here + -gain
-
-    def at_first(self, poly: Poly) -> Poly:
-        """One of the loop's arguments as it is in the first iteration."""
-        firsts = zip(self.body.args, (self.loop.lb, *self.loop.iter_args), strict=True)
-        return self.replaced(poly, {a: self._expanded(v) or Poly.atom(v) for a, v in firsts if not is_tile(a)})
-
     def carried_steps(self) -> list[Poly] | None:
         """Gain of each carried scalar."""
         scalars = [arg for arg in self.body.args[1:] if not is_tile(arg)]
@@ -117,17 +106,18 @@ class ScalarEvolution:
                 if factor is None or (atom.unsigned and self._inside(atom.value)):
                     return None
                 if values:
-                    factor = self.replaced(factor, values)
+                    factor = _replaced(factor, values)
                 term = term * factor
             total = total + term
         return total
 
-    def replaced(self, poly: Poly, values: dict[SSAValue, Poly]) -> Poly:
-        """A polynomial with other values in the places of some scalars."""
-        total = Poly({})
-        for monomial, coefficient in poly.terms.items():
-            term = Poly.of(coefficient)
-            for atom in monomial:
-                term = term * values.get(atom.value, Poly({(atom,): 1}))
-            total = total + term
-        return total
+
+def _replaced(poly: Poly, values: dict[SSAValue, Poly]) -> Poly:
+    """A polynomial with other values in the places of some scalars."""
+    total = Poly({})
+    for monomial, coefficient in poly.terms.items():
+        term = Poly.of(coefficient)
+        for atom in monomial:
+            term = term * values.get(atom.value, Poly({(atom,): 1}))
+        total = total + term
+    return total

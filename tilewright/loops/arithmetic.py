@@ -148,6 +148,17 @@ def rounded_up(poly: Poly, by: int) -> Poly:
     return divided(poly + Poly.number(by - 1), Poly.number(by))[0]
 
 
+def before_end(extent: Poly, place: Poly) -> list[Node]:
+    """What is known where a place is below an extent; if that is a quotient, multiples are below what it is of."""
+    known = [below(place - extent)]
+    for atom in extent.atoms if len(extent.key) == 1 else ():
+        if isinstance(atom, Symbol) and isinstance(atom.value, Apply) and atom.value.op is DivSIOp:
+            number, by = atom.value.operands
+            if isinstance(number, Poly) and isinstance(by, Poly) and extent is Poly.atom(atom):
+                known.append(below((place + ONE) * by - number - ONE))
+    return known
+
+
 def covers(extent: Poly, bound: Poly) -> bool:
     """Whether a range ends no earlier than a bound that is not negative: it is the bound, rounded up to multiples."""
     if always_nonnegative(extent - bound):
@@ -182,6 +193,15 @@ def shorter_of(extent: Poly) -> tuple[Poly, Poly, int] | None:
             if len(sides) == 2 and whole and atom not in rest.atoms:
                 return rounded_up(whole[0], by), sides[1 - sides.index(whole[0])], by
     return None
+
+
+def at_least_zero(poly: Poly) -> Poly:
+    """How many there are of a number of things that may be negative."""
+    if always_nonnegative(poly):
+        return poly
+    by = math.gcd(*[c for _, c in poly.key])
+    lowest = Poly.of_terms({m: c // by for m, c in poly.key})
+    return Poly.number(by) * Poly.atom(Symbol.of(applied(MaxSIOp, (lowest, ZERO), "i32"), True))
 
 
 def extent_of(poly: Poly) -> Poly:

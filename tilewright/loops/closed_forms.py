@@ -22,9 +22,10 @@ from tilewright.analysis import affine
 from tilewright.analysis.iterations import way_to
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
 from tilewright.ir.values import is_inside, is_tile
-from tilewright.loops.arithmetic import always_nonnegative, extent_of, rounded_up
+from tilewright.loops.arithmetic import at_least_zero, before_end, conjunction, extent_of, rounded_up
 from tilewright.loops.lifting import Lifting, float_of
 from tilewright.loops.nest import (
+    ALWAYS,
     ONE,
     ZERO,
     Apply,
@@ -46,7 +47,7 @@ from tilewright.loops.nest import (
 )
 from tilewright.loops.rescaled import is_against, moved_by, scaled_and_added, with_number
 from tilewright.ops.control import ForOp
-from tilewright.ops.elementwise import AddFOp, AddIOp, FmaOp, MaxSIOp, MulFOp, NegFOp, SubFOp
+from tilewright.ops.elementwise import AddFOp, AddIOp, FmaOp, MulFOp, NegFOp, SubFOp
 from tilewright.ops.spec import spec_of
 
 
@@ -57,7 +58,7 @@ class Values(Protocol):
     def poly(self, value: SSAValue, index: Index = ()) -> Poly: ...
     def address(self, value: SSAValue, index: Index = ()) -> tuple[Node, Poly]: ...
     def dims(self, key: object, shape: tuple[int, ...]) -> Index: ...
-    def forget(self) -> None: ...
+    def forget(self, iteration: Range) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,11 @@ class _Moves:
 
 @dataclass(frozen=True, slots=True)
 class _Delayed:
-    """A value that is `next` of the iteration before."""
+    """A value that is `next` of the iteration before; behind the loop, too, unless it `ends` with the last one."""
 
     dims: Index
     next: Node
+    ends: bool
 
 
 @dataclass(slots=True)
@@ -118,7 +120,7 @@ class LoopValues:
             found = self._loops[op] = self._begun(op)
             while self._close_one(found):
                 self._forget_inside(op)
-                self._values.forget()
+                self._values.forget(found.iteration)
         return found
 
     def _begun(self, op: ForOp) -> Loop:
@@ -134,8 +136,7 @@ class LoopValues:
         way = way_to(value)
         if way is None:
             return None
-        count = extent_of(_steps(self._translated(way.distance), self._translated(way.step)))
-        return count if always_nonnegative(count) else _not_negative(count)
+        return at_least_zero(extent_of(_steps(self._translated(way.distance), self._translated(way.step))))
 
     def _translated(self, poly: affine.Poly) -> Poly:
         """A polynomial of `analysis/` in the terms of a nest."""
@@ -172,10 +173,19 @@ class LoopValues:
             step = polynomial(following) - polynomial(mine)
             if self._fixed(loop, step):
                 return _Moves(dims, step)
-        if carried_in(following, loop.iteration):
-            return None
         first = self._values.value(loop.op.iter_args[number], dims)
-        return _Delayed(dims, following) if self._at(loop, following, -ONE) is first else None
+        if self._at(loop, following, -ONE) is first and not carried_in(following, loop.iteration):
+            return _Delayed(dims, following, ends=False)
+        following_one = Poly.atom(loop.iteration) + ONE
+        known = Lifting(conjunction(before_end(loop.iteration.extent, following_one)))(following)
+        if known is following or carried_in(known, loop.iteration):
+            return None
+        image = Lifting(ALWAYS, {loop.iteration: -ONE})(known)
+        return _Delayed(dims, known, ends=True) if image is Lifting()(first) else None
+
+    def is_delayed(self, op: ForOp, number: int) -> bool:
+        """Whether what a loop carries is what it would have made in the iteration before."""
+        return isinstance(self.of(op).closed.get(number), _Delayed)
 
     @staticmethod
     def _fixed(loop: Loop, step: Poly) -> bool:
@@ -205,6 +215,8 @@ class LoopValues:
         here = Substitution(dict(zip(_ranges(form.dims), _places(form.dims, index), strict=True)))
         if isinstance(form, _Moves):
             return self._values.poly(first, index if is_tile(first) else ()) + iterations * here(form.step)
+        if form.ends and iterations is not Poly.atom(loop.iteration):
+            return None
         return self._at(loop, here(form.next), iterations - ONE)
 
     def moved_pointer(self, op: ForOp, position: int, index: Index) -> tuple[Node, Poly] | None:
@@ -284,12 +296,7 @@ class LoopValues:
 
 def _iterations(loop: Loop) -> Poly:
     """How many iterations a loop has: none where its extent is negative."""
-    extent = loop.iteration.extent
-    return extent if always_nonnegative(extent) else _not_negative(extent)
-
-
-def _not_negative(poly: Poly) -> Poly:
-    return polynomial(applied(MaxSIOp, (poly, ZERO), "i32"), nonnegative=True)
+    return at_least_zero(loop.iteration.extent)
 
 
 def _steps(distance: Poly, step: Poly) -> Poly:

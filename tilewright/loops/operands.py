@@ -19,10 +19,11 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import defining_op, is_tile, operands_of
+from tilewright.loops.attributes import attributes_of
 from tilewright.loops.lifting import Lifting, float_of
 from tilewright.loops.lowering import is_before
 from tilewright.loops.nest import ALWAYS, ZERO, Every, Index, Load, Node, Opaque, Poly, Select, as_element, ranges_of
-from tilewright.loops.raising import VIEWS, Raising, attributes_of
+from tilewright.loops.raising import VIEWS, Raising
 from tilewright.ops.casts import ExtFOp, SIToFPOp, TruncFOp, UIToFPOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.dot import DotOp

@@ -8,22 +8,21 @@ Index arithmetic is taken not to wrap, as in `analysis/affine.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
-from tilewright.ir.op import TileOp
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, pointee_bytes, shape_of
 from tilewright.ir.values import defining_op, is_tile, operands_of, property_int
-from tilewright.loops.arithmetic import FALSE, TRUE, below, conjunction, divided, implies, negation
+from tilewright.loops.arithmetic import FALSE, TRUE, always_nonnegative, below, conjunction, divided, implies, negation
+from tilewright.loops.attributes import attributes_of, region_text
 from tilewright.loops.closed_forms import LoopValues
 from tilewright.loops.epochs import Epochs
 from tilewright.loops.nest import (
     ALWAYS,
     ONE,
     ZERO,
-    Attributes,
     Element,
     Every,
     Index,
@@ -42,6 +41,7 @@ from tilewright.loops.nest import (
     as_element,
     polynomial,
     range_of,
+    ranges_of,
 )
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.casts import ArithBitcastOp, BitcastOp, ExtSIOp, ExtUIOp, TruncIOp
@@ -55,6 +55,8 @@ from tilewright.ops.elementwise import (
     CmpIOp,
     DivSIOp,
     DivUIOp,
+    MaxSIOp,
+    MinSIOp,
     MulFOp,
     MulIOp,
     OrIOp,
@@ -136,9 +138,9 @@ class Raising:
         known += [(argument, self.value(argument)) for argument in self._arguments]
         return [(value, as_element(node)) for value, node in known if not is_tile(value)]
 
-    def forget(self) -> None:
-        """Drop what is known: more of a loop is known now than when it was found."""
-        self._known.clear()
+    def forget(self, iteration: Range) -> None:
+        """Drop what is made of what a loop carries: more of the loop is known now than when it was found."""
+        self._known = {key: node for key, node in self._known.items() if iteration not in ranges_of(node)}
         self._asked.clear()
 
     def dims(self, key: object, shape: Sequence[int]) -> Index:
@@ -243,31 +245,6 @@ class Raising:
         made = Load.of(base, offset, condition, other, ir_name(element), self._epochs.of(op))
         self.sources[made] = (op, index)
         return polynomial(made) if _is_index(element) else made
-
-
-def attributes_of(op: Operation) -> Attributes:
-    """What an operation says beside its operands."""
-    known = op.attr_values() if isinstance(op, TileOp) else {}
-    return tuple([(name, _hashable(value)) for name, value in sorted(known.items())])
-
-
-def _hashable(value: object) -> Hashable:
-    return value if isinstance(value, (int, float, str, bool, type(None), tuple)) else str(value)
-
-
-def region_text(op: Operation) -> str | None:
-    """What the regions of an operation compute, in names of their own; None if they use what stands outside of them."""
-    names: dict[SSAValue, str] = {}
-    lines: list[str] = []
-    for block in (block for region in op.regions for block in region.blocks):
-        names |= {argument: f"x{number}" for number, argument in enumerate(block.args)}
-        for inner in block.ops:
-            if inner.regions or any(operand not in names for operand in inner.operands):
-                return None
-            names |= {result: f"y{len(names)}.{number}" for number, result in enumerate(inner.results)}
-            said = [names[operand] for operand in inner.operands] + [f"{n}={v}" for n, v in attributes_of(inner)]
-            lines.append(f"{inner.name}({' '.join(said)})")
-    return "; ".join(lines)
 
 
 def _is_index(element: Attribute) -> bool:
@@ -410,7 +387,7 @@ def _division(which: int) -> Rule:
             return divided(number, by)[which]
         if isinstance(op, (DivUIOp, RemUIOp)):
             return None
-        over = Poly.atom(Symbol.of(applied(DivSIOp, (number, by), ir_name(element_type(value.type))), False))
+        over = Poly.atom(Symbol.of(applied(DivSIOp, (number, by), "i32"), False))
         return (over, number - over * by)[which]
 
     return rule
@@ -436,6 +413,13 @@ def _masked(r: Raising, op: Operation, value: SSAValue, index: Index) -> Node | 
     if not isinstance(bits, int) or bits < 0 or bits & (bits + 1) or not _counts(number):
         return None
     return divided(r.poly(number, index if is_tile(number) else ()), Poly.number(bits + 1))[1]
+
+
+def _extreme(kind: type[Operation], known: Callable[[Iterable[bool]], bool]) -> Rule:
+    """The larger or smaller one of two numbers, the same in 32 and 64 bits."""
+    return _arithmetic(
+        lambda x, y: polynomial(applied(kind, (x, y), "i32"), known(always_nonnegative(side) for side in (x, y)))
+    )
 
 
 def _widened(r: Raising, op: Operation, value: SSAValue, index: Index) -> Node | None:
@@ -579,6 +563,8 @@ _RULES: dict[type[Operation], Rule] = {
     DivUIOp: _division(0),
     RemSIOp: _division(1),
     RemUIOp: _division(1),
+    MaxSIOp: _extreme(MaxSIOp, any),
+    MinSIOp: _extreme(MinSIOp, all),
     ExtSIOp: _widened,
     ExtUIOp: _widened,
     TruncIOp: _widened,

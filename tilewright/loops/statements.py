@@ -15,10 +15,11 @@ from tilewright.ir.effect_traits import effects
 from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.ir.values import is_tile, operands_of
 from tilewright.loops.arithmetic import conjunction
+from tilewright.loops.attributes import attributes_of
 from tilewright.loops.nest import ALWAYS, Attributes, Carried, Every, Load, Node, Parts, Range, range_of, walk
 from tilewright.loops.normal import Normal, normalized, unrounded
 from tilewright.loops.products import Term
-from tilewright.loops.raising import Raising, attributes_of
+from tilewright.loops.raising import Raising
 from tilewright.loops.ranges import settled
 from tilewright.ops.atomic import AtomicRMWOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp

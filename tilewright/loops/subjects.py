@@ -4,4 +4,5 @@ from __future__ import annotations
 
 from tilewright.base.decision import Subject
 
+SUNK_LOADS = Subject("sunk prefetch", "a tile that a loop loads for its next iteration is loaded where it is used")
 DOT_LOOPS = Subject("loop of dots", "dots that add to one another, in any loops, are one loop upwards through K")

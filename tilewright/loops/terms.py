@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from xdsl.ir import Operation
 
-from tilewright.loops.arithmetic import FALSE, always_nonnegative, conjunction, implies, negation
+from tilewright.loops.arithmetic import FALSE, at_least_zero, conjunction, implies, negation
 from tilewright.loops.nest import (
     ALWAYS,
     Every,
@@ -151,20 +151,21 @@ def _either_way(one: Term, other: Term) -> Term | None:
 
 
 def _gone_on(one: Term, other: Term) -> Term | None:
-    """A reduction that goes on where another ends, each of them over a range whose extent is no negative number."""
+    """A reduction that goes on where another ends."""
     for number, (r, s) in enumerate(zip(one.ranges, other.ranges, strict=True)):
-        if ranges_in([r.extent, s.extent]) or not (always_nonnegative(r.extent) and always_nonnegative(s.extent)):
+        if ranges_in([r.extent, s.extent]):
             continue
+        extent, more = at_least_zero(r.extent), at_least_zero(s.extent)
         rest = Substitution({q: Poly.atom(p) for q, p in zip(other.ranges, one.ranges, strict=True) if q is not s})
         if any(rest(q) is not p for n, (p, q) in enumerate(zip(one.ranges, other.ranges, strict=True)) if n != number):
             continue
         end = Range.new(s.extent)
-        further = Substitution({r: r.extent + Poly.atom(end)})
+        further = Substitution({r: extent + Poly.atom(end)})
         moved = Substitution({s: Poly.atom(end)})
         image = conjunction(further(one.condition).parts)
         if Counter(further(one.factors)) == Counter(moved(other.factors)) and image is conjunction(
             moved(other.condition).parts
         ):
-            longer = Range.new(r.extent + s.extent)
+            longer = Range.new(extent + more)
             return replaced(one, {r: Poly.atom(longer)}, [longer if q is r else q for q in one.ranges])
     return None

@@ -6,6 +6,7 @@ An op whose operands are all constants is evaluated by its own `reference`; simp
     scf.if true { A } else { B }            ->  A
     scf.for over no iteration               ->  the initial values
     scf.for over exactly one iteration      ->  its body
+    scf.for that carries %x and yields it   ->  %x as it was before
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def _visit_block(block: Block) -> bool:
         after = op.next_op
         if op.regions:
             changed |= canonicalize(op)
+            changed |= isinstance(op, ForOp) and _take_out_invariants(op)
             decided, first = _decided(op)
             if decided:
                 after = first or after
@@ -51,6 +53,18 @@ def _visit_block(block: Block) -> bool:
         elif op.results:
             changed |= _simplify(op)
         op = after
+    return changed
+
+
+def _take_out_invariants(loop: ForOp) -> bool:
+    """Let what a loop carries and never changes be what it began with; says whether there was any."""
+    end, changed = loop.body.block.last_op, False
+    assert end is not None
+    for argument, first, given, result in zip(loop.carried, loop.iter_args, end.operands, loop.results, strict=True):
+        if given is argument:
+            argument.replace_all_uses_with(first)
+            result.replace_all_uses_with(first)
+            changed = True
     return changed
 
 

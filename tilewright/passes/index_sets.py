@@ -145,9 +145,9 @@ def _between(loop: ForOp, condition: SSAValue, *, negated: bool) -> _Between | N
     return found if len(found.below) <= 1 else None
 
 
-def _sides(counted: CountedBlock, compare: CmpIOp, *, negated: bool) -> tuple[Bound | None, Bound | None]:
+def _sides(counted: CountedBlock, compare: Operation, *, negated: bool) -> tuple[Bound | None, Bound | None]:
     """The bound that does not hold, and the one that does, where a comparison holds."""
-    predicate = compare.attr_values()["predicate"]
+    predicate = compare.attr_values()["predicate"]  # type: ignore[attr-defined]
     if predicate in ("eq", "ne"):
         if (predicate == "ne") is not negated:
             return None, None

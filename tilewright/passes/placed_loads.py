@@ -31,15 +31,15 @@ from tilewright.passes.rewriting import move_before, value_before
 from tilewright.passes.trip_count import Preheader
 
 
-def placed(load: LoadOp, *, conditions: bool = False) -> Answer[MemoryOperand]:
-    """The polynomials of a load, if `load_at` can make it elsewhere, without `conditions` where there may be any."""
+def placed(load: LoadOp) -> Answer[MemoryOperand]:
+    """The polynomials of a load, if `load_at` can make it elsewhere."""
     answer = memory_operand(load.results[0], (), AffineAnalysis(lambda value: False))
     if isinstance(answer, No):
         return answer
     found = answer.plan
     base, element = found.base.type, element_type(load.results[0].type)
     cast = not isinstance(base, TilePointerType) or base.pointee != element
-    if cast or (found.conditions and not conditions):
+    if cast or found.conditions:
         return No("a scalar condition is a part of its mask, or its addresses are cast", load)
     size = pointee_bytes(found.base.type)
     polys = [found.offset, *found.strides, *(bound for bounds in found.bounds for bound in bounds)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tilewright.base.decision import Subject
 
 CARRIED = Subject("carried pointers", "a loop carries one offset instead of a tile of pointers or of indices")
-SUNK_LOADS = Subject("sunk prefetch", "a tile that a loop loads for its next iteration is loaded where it is used")
 IF_CONVERTED = Subject("if-conversion", "tiles that both sides of a branch make alike are made without the branch")
 DELINEARIZED = Subject(
     "delinearized loop",

@@ -104,6 +104,47 @@ def test_they_are_taken_as_one(kernel) -> None:
     assert said(kernel) == ["16384 elements of a row at a time"]
 
 
+@tilewright.jit
+def squares_by_tiles(x, out, rows, n, BLOCK: tl.constexpr):
+    i, total = tl.arange(0, 16), tl.zeros((16, BLOCK), tl.float32)
+    for start in range(0, n, BLOCK):
+        j = start + tl.arange(0, BLOCK)
+        v = tl.where((j < n)[None, :], tl.load(x + i[:, None] * n + j, (i < rows)[:, None] & (j < n)[None, :]), 0.0)
+        total += v * v
+    tl.store(out + i, tl.sum(total, 1), i < rows)
+
+
+@tilewright.jit
+def squares_by_elements(x, out, rows, n, BLOCK: tl.constexpr):
+    i, total = tl.arange(0, 16), tl.zeros((16,), tl.float32)
+    for j in range(n):
+        v = tl.load(x + i * n + j, i < rows, 0.0)
+        total += v * v
+    tl.store(out + i, total, i < rows)
+
+
+@tilewright.jit
+def squares_by_block_pointers(x, out, rows, n, BLOCK: tl.constexpr):
+    i, total = tl.arange(0, 16), tl.zeros((16,), tl.float32)
+    block = tl.make_block_ptr(x, (rows, n), (n, 1), (0, 0), (16, BLOCK), (1, 0))
+    for _ in range(0, n, BLOCK):
+        v = tl.load(block, boundary_check=(0, 1), padding_option="zero")
+        total += tl.sum(v * v, 1)
+        block = tl.advance(block, (0, BLOCK))
+    tl.store(out + i, total, i < rows)
+
+
+@pytest.mark.parametrize("kernel", [squares_by_tiles, squares_by_elements, squares_by_block_pointers])
+def test_sums_of_squares(kernel) -> None:
+    assert said(kernel) == ["16384 elements of a row at a time"]
+    for rows, n in ((16, 1000), (5, 63), (2, 20000), (1, 0)):
+        x = np.random.default_rng(n).standard_normal((rows, n)).astype(np.float32)
+        around, out = np.full(rows * n + 512, np.nan, np.float32), np.full(16, -1, np.float32)
+        around[256 : 256 + rows * n] = x.reshape(-1)
+        kernel[(1,)](around[256 : 256 + rows * n] if n else around[256:], out, rows, n, BLOCK=64)
+        np.testing.assert_allclose(out[:rows], np.square(x, dtype=np.float64).sum(1), rtol=1e-4, atol=1e-3)
+
+
 # --- others -----------------------------------------------------------------------------------------------------------
 
 

@@ -212,3 +212,5 @@ def test_conditions_under_which_the_next_tile_is_loaded() -> None:
         last = a[:B, third : third + B] * (kernel is not more_in_some_iterations)
         np.testing.assert_array_equal(c, a[:B, :32] @ b[:32] + last @ b[32:48])
         assert taken == [False]
+    a, _, c, _ = _run(last_not_loaded, B, B, 0)  # no iteration: what was loaded before the loop
+    np.testing.assert_array_equal(c, np.broadcast_to(a.reshape(-1)[:B], (B, B)))

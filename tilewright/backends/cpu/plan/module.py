@@ -27,6 +27,7 @@ from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.walk import walk
 from tilewright.loops.dot_loops import normalize_dot_loops
+from tilewright.loops.sink_prefetched_loads import sink_prefetched_loads
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import OrIOp
@@ -38,7 +39,6 @@ from tilewright.passes.delinearize import delinearize_loops
 from tilewright.passes.if_conversion import convert_branches
 from tilewright.passes.masks import choose_inside
 from tilewright.passes.rematerialize import rematerialize_carried
-from tilewright.passes.sink_prefetched_loads import sink_prefetched_loads
 from tilewright.passes.sums_to_dots import raise_sums_to_dots
 
 

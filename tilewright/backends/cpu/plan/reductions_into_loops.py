@@ -116,7 +116,7 @@ def reduce_each(found: Carried) -> None:
     argument, kind = body.args[number + 1], found.reduction.results[0].type
     start = _reduced(found, loop.iter_args[number], loop)
     loop.operands[number + 3] = start
-    total = _reduced(found, _term(found, argument), found.last)
+    total = _reduced(found, _term(found), found.last)
     new = body.insert_arg(kind, argument.index)
     combine = single_operation(found.reduction.regions[0].block)
     assert combine is not None
@@ -131,14 +131,18 @@ def reduce_each(found: Carried) -> None:
     replace(loop, results)
 
 
-def _term(found: Carried, argument: SSAValue) -> SSAValue:
-    """What an iteration adds: nothing, the neutral element, where the mask does not hold."""
-    op = found.added
+def added_by(found: Carried) -> SSAValue:
+    """What an iteration adds, where it does."""
+    op, argument = found.added, found.loop.carried[found.number]
     if isinstance(op, FmaOp):
         product = MulFOp.create(operands=op.operands[:2], result_types=[op.results[0].type])
-        term = value_before(product, found.last)
-    else:
-        term = op.operands[1] if op.operands[0] is argument else op.operands[0]
+        return value_before(product, found.last)
+    return op.operands[1] if op.operands[0] is argument else op.operands[0]
+
+
+def _term(found: Carried) -> SSAValue:
+    """What an iteration adds: nothing, the neutral element, where the mask does not hold."""
+    term = added_by(found)
     if found.mask is None:
         return term
     combine = single_operation(found.reduction.regions[0].block)

@@ -71,7 +71,8 @@ def whole_rows(strips: Strips, raising: Raising) -> Answer[Strips]:
     if no is not None:
         return no
     iteration, ways = raising.loops.of(strips.loop).iteration, set[int]()
-    for value, axis in strips.pieces.values():
+    pieces = list(strips.pieces.values())
+    for value, axis in pieces + [(c.terms[1], -1) for c in strips.carried if isinstance(c, Sum) and len(c.terms) > 1]:
         dims = raising.dims((value, axis), shape_of(value.type))
         answer = _ways(strips, raising, raising.value(value, dims), _Piece(iteration, dims, axis, strips.extent))
         if isinstance(answer, No):
@@ -89,8 +90,6 @@ def _pieces(strips: Strips) -> No | None:
     for number, sum_ in enumerate(strips.carried):
         if not isinstance(sum_, Sum):
             continue
-        if len(sum_.terms) > 1:
-            return No("it adds up dots")
         if number not in strips.pieces:
             strips.pieces[number] = _piece(sum_)
         value, axis = strips.pieces[number]

@@ -27,7 +27,7 @@ from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collapse_reductions import reduced_over
 from tilewright.backends.cpu.plan.iteration_tiles import IterationTiles, has_tile
 from tilewright.backends.cpu.plan.reduction_variables import Gain, Sum, carried_sums
-from tilewright.backends.cpu.plan.reductions_into_loops import carried_by, reduce_each
+from tilewright.backends.cpu.plan.reductions_into_loops import added_by, carried_by, reduce_each
 from tilewright.backends.cpu.plan.row_strips import Strips, whole_rows
 from tilewright.backends.cpu.plan.subjects import STRIP_MINED
 from tilewright.base.decision import Answer, No, Yes
@@ -59,7 +59,7 @@ from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.shape import ReshapeOp, TransOp
 from tilewright.ops.spec import spec_of
 from tilewright.passes.dce import eliminate_dead_code
-from tilewright.passes.rewriting import insert_before, replace, value_before
+from tilewright.passes.rewriting import erase, insert_before, replace, value_before
 from tilewright.passes.sums_to_dots import repeated
 
 _CARRIES_ZERO = (BroadcastOp, ExpandDimsOp, ExtFOp, ReshapeOp, SplatOp, TransOp)
@@ -101,10 +101,13 @@ def _reduce_pieces(function: FuncOp) -> None:
         if found is None or carried is None or found.mask is not None:
             continue
         own = carried[found.number]
-        if isinstance(own, Sum) and len(own.terms) == 1:
+        if isinstance(own, Sum):
+            own.terms = [added_by(found)]
             strips = Strips(found.loop, carried, {found.number: (own.terms[0], property_int(op, "axis"))})
             if isinstance(_rows(strips, function), Yes):
                 reduce_each(found)
+            elif own.terms[0].first_use is None and (product := defining_op(own.terms[0])) is not None:
+                erase(product)
 
 
 # --- what is known of a loop ---------------------------------------------------------------------------------

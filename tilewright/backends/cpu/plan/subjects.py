@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilewright.base.decision import Subject
-from tilewright.loops.subjects import DOT_LOOPS
-from tilewright.passes.subjects import CARRIED, DELINEARIZED, IF_CONVERTED, SUNK_LOADS
+from tilewright.loops.subjects import DOT_LOOPS, SUNK_LOADS
+from tilewright.passes.subjects import CARRIED, DELINEARIZED, IF_CONVERTED
 
 WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds back is itself; the rest is left out")
 UNROLLED = Subject("unrolled loop", "the few iterations of a loop that adds up tiles are one pass over the elements")

@@ -15,6 +15,7 @@ from tilewright.ir.decisions import Decisions
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ir.walk import walk
 from tilewright.loops.dot_loops import DotSum, normalize_dot_loops
+from tilewright.loops.sink_prefetched_loads import sink_prefetched_loads
 from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.function import FuncOp
@@ -26,7 +27,6 @@ from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.if_conversion import convert_branches
 from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.mask_bounds import compare_places_with_bounds
-from tilewright.passes.sink_prefetched_loads import sink_prefetched_loads
 
 _SHORTEST = 3  # products one after the other that are worth a loop with a ring
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilewright.base.decision import Subject
-from tilewright.loops.subjects import DOT_LOOPS
-from tilewright.passes.subjects import IF_CONVERTED, SUNK_LOADS
+from tilewright.loops.subjects import DOT_LOOPS, SUNK_LOADS
+from tilewright.passes.subjects import IF_CONVERTED
 
 TENSOR_CORES = Subject("tensor cores", "a dot is made by tensor cores instead of multiply-adds of single elements")
 WGMMA = Subject("wgmma", "a dot is made by whole groups of four warps, with operands from shared memory (Hopper)")
