@@ -7,7 +7,7 @@ For each kernel of `benchmarks.hl_workloads` a search runs on an empty cache. Gi
 that it has tried, those a second, the time of what it found relative to the default (both timed in turns in the last
 race) and processor time of this process and all others. `--seconds 60 --device cuda` is the first row of the table in
 docs/hl.md; `--helion SECONDS` has Helion's default search, for so long, choose a configuration of the same function,
-where it can be imported, and times both choices in turns.
+where it can be imported (1.5.1: not beside PyTorch 2.11), and times both choices in turns.
 """
 
 from __future__ import annotations
