@@ -7,7 +7,7 @@ For each kernel of `benchmarks.hl_workloads` a search runs on an empty cache. Gi
 that it has tried, those a second, the time of what it found relative to the default (both timed in turns in the last
 race) and processor time of this process and all others. `--seconds 60 --device cuda` is the first row of the table in
 docs/hl.md; `--helion SECONDS` has Helion's default search, for so long, choose a configuration of the same function,
-where it can be imported, and times both choices in turns.
+where it can be imported (1.5.1: not beside PyTorch 2.11), and times both choices in turns.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ import os
 import platform
 import resource
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+import types
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,21 +86,45 @@ def search(kernel: Any, args: tuple[Any, ...], effort: str, strategy: str, secon
     }
 
 
+def _for_helion(fn: Any) -> Any:
+    """The same function, in a module where `hl` is Helion's language."""
+    language: Any = importlib.import_module("helion.language")
+    module = types.ModuleType(fn.__module__)
+    vars(module).update({**fn.__globals__, "hl": language})
+    sys.modules[fn.__module__] = module  # where Helion looks up what the function reads
+    made = types.FunctionType(fn.__code__, vars(module), fn.__name__, fn.__defaults__, fn.__closure__)
+    made.__annotations__ = {
+        name: language.constexpr if kind in (hl.constexpr, "hl.constexpr") else kind
+        for name, kind in fn.__annotations__.items()
+    }
+    return made
+
+
 def _helions(kernel: Any, args: tuple[Any, ...], found: dict[str, Any], seconds: float) -> float | None:
     """How many times as fast ours is as what Helion's search found in so long; None without Helion."""
     if importlib.util.find_spec("helion") is None or not args[0].is_cuda:
         return None
-    helion: Any = importlib.import_module("helion")
-    theirs = helion.kernel(kernel.fn, autotune_budget_seconds=seconds, autotune_log_level=0)
-    theirs.autotune(args)
+    try:
+        helion: Any = importlib.import_module("helion")
+        theirs = helion.kernel(_for_helion(kernel.fn), autotune_budget_seconds=int(seconds), autotune_log_level=0)
+        theirs.autotune(args)
+    except Exception as error:  # whatever ends a search of theirs ends one row
+        print(f"! Helion: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        return None
     ours = hl.kernel(kernel.fn, config=hl.Config(**found["best"]))
     times = in_turns({"ours": lambda: ours(*args), "helion": lambda: theirs(*args)})
     return times["helion"] / times["ours"]
 
 
+def _matches(name: str) -> Callable[[str], bool]:
+    """Whether a text asks for a workload: whole names ask for themselves alone."""
+    return lambda text: text == name if text in WORKLOADS else text in name
+
+
 def rows(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """A row for each kernel and strategy."""
-    names = [name for name in WORKLOADS if given.only in name] if given.only else list(QUICK)
+    asked = given.only.split(",")
+    names = [name for name in WORKLOADS if any(map(_matches(name), asked))] if given.only else list(QUICK)
     for name in names:
         for strategy in given.strategies.split(",") if given.strategies else [""]:
             whole = name == "matmul.matmul" and given.size
@@ -113,7 +139,7 @@ def main() -> None:
     """Print the table, and write it where `--out` says."""
     parser = argparse.ArgumentParser(description="How fast hl's tuner measures, and what it finds.")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--only", default="", help="kernels whose name contains this; default: four of them")
+    parser.add_argument("--only", default="", help="kernels whose name contains one of these, A,B,...; default: four")
     parser.add_argument("--size", type=int, default=512, help="of the matrices of matmul; 0: those of the workload")
     parser.add_argument("--effort", default="quick", choices=["quick", "full"])
     parser.add_argument("--seconds", type=float, default=0.0)

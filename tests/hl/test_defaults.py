@@ -159,10 +159,11 @@ def test_inner_loops_along_the_memory_are_the_longest(monkeypatch):
     assert default(monkeypatch, CPU, columns_first, (1, 4096, 4096), dtype=torch.float32)["block_sizes"] == [1, 512, 16]
 
 
-def test_tiles_of_a_range_that_is_read_are_low_on_a_cpu(monkeypatch):
+@pytest.mark.parametrize(("dtype", "rows"), [(torch.float32, 4), (torch.bfloat16, 32)])
+def test_tiles_of_a_range_that_is_read_are_low_on_a_cpu(monkeypatch, dtype, rows):
     monkeypatch.setattr(spec, "machine_of", lambda device: CPU)
-    args = (torch.empty(400, 256), torch.empty(2, 256, 256), torch.tensor([0, 10, 400]))
-    assert hl.kernel(grouped).bind(args).config_spec.default_config()["block_sizes"] == [32, 128, 64]
+    args = (torch.empty(400, 256, dtype=dtype), torch.empty(2, 256, 256, dtype=dtype), torch.tensor([0, 10, 400]))
+    assert hl.kernel(grouped).bind(args).config_spec.default_config()["block_sizes"] == [rows, 128, 64]
 
 
 def sums_of_ranges(x, offsets):
@@ -177,7 +178,7 @@ def sums_of_ranges(x, offsets):
 
 
 @pytest.mark.parametrize(
-    ("width", "strides", "blocks"), [(64, (64, 1), [64, 16]), (8, (8, 1), [8, 128]), (64, (1, 400), [16, 64])]
+    ("width", "strides", "blocks"), [(64, (64, 1), [64, 16]), (8, (8, 1), [8, 128]), (64, (1, 400), [16, 256])]
 )
 def test_tiles_of_a_range_that_is_read_are_short(monkeypatch, width, strides, blocks):
     monkeypatch.setattr(spec, "machine_of", lambda device: CPU)

@@ -302,7 +302,7 @@ def _packed(operator: HlOperator, call: Callable[..., Any], values: tuple[Any, .
     )
     forms = [form_of(value) for value in values]
 
-    def traced() -> Callable[..., Any]:
+    def traced() -> Any:
         with FakeTensorMode():
             graph: Callable[..., Any] = make_fx(call)(*(form() for form in forms))
         return graph

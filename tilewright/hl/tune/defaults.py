@@ -43,8 +43,11 @@ class _Wanted:
 _WANTED = {"cpu": _Wanted(1 << 13, 512, 4096), "cuda": _Wanted(2048, 256, 32)}
 _CPU_PRODUCT = (128, 128, 64)  # rows, columns and depth of a product's tiles
 _CPU_READ = 32  # rows or columns of a range that the kernel reads: its last tile is padded, and often the only one
+_CPU_FEW = (
+    4  # such rows where operands have 32 bits or more: the other operand is read where it lies, nothing is packed
+)
 _CPU_SHORT = 16  # indices of such a range in a tile without products, where no vectors run along it
-_CPU_ALONG = 64  # the same where vectors run along it
+_CPU_ALONG = 256  # the same where vectors run along it
 _CPU_PADDED = 1024  # elements of such a tile that are more than an iteration costs
 _CPU_LEAST = 32  # rows and columns that more threads do not make fewer
 
@@ -139,10 +142,14 @@ class _Chooser:
                 self._take(axes[atom], size)
             return
         for node in self.products:
-            for dim, size in zip((*node.out.dims[-2:], node.args[0].dims[-1]), _CPU_PRODUCT, strict=True):
+            rows, columns = node.out.dims[-2:]
+            few = _CPU_FEW if node.args[0].dtype.itemsize >= 4 else _CPU_READ
+            for dim, size, read in zip(
+                (rows, columns, node.args[0].dims[-1]), _CPU_PRODUCT, (few, _CPU_READ, _CPU_READ), strict=True
+            ):
                 for atom in dim.cut.atoms:
                     if atom in axes:
-                        most = _CPU_READ if _is_read(axes[atom]) else size
+                        most = read if _is_read(axes[atom]) else size
                         self._take(axes[atom], max(1, min(size, most) // dim.static))
         self._occupy()
 

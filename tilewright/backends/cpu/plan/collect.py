@@ -35,6 +35,7 @@ from tilewright.backends.cpu.plan.dot_step import (
     accumulator,
     b_in_place,
     dot_plan,
+    extended,
     is_ready,
     rows_exist,
 )
@@ -319,7 +320,7 @@ class Collector:
     def _dot(self, op: Operation) -> None:
         a, b, joined = self._dot_operands(op)
         result, c = op.results[0], op.operands[2]
-        target = self._dot_target(result)
+        target = self._dot_target(result) or extended(self.context.isa, op, self.context.demands.placed.get(c))
         if target is None:
             target = self.context.new_buffer(accumulator(self.context.isa, op))
         carried = [(arg, number) for number, arg in self.own.items() if self.targets.get(number) is target]

@@ -134,6 +134,23 @@ def accumulator(isa: CpuFeatures, dot: Operation) -> Buffer:
     return made
 
 
+def extended(isa: CpuFeatures, dot: Operation, made: Buffer | None) -> Buffer | None:
+    """The accumulator of the product before, where this one alone adds to that: it goes on in its place.
+
+    Args:
+        isa: the target.
+        dot: of a block.
+        made: where the tile is that it adds to, if it has a place.
+    """
+    tile = dot.operands[2]
+    before = defining_op(tile)
+    if made is None or not isinstance(before, DotOp) or before.parent is not dot.parent or len(list(tile.uses)) != 1:
+        return None
+    wanted = accumulator(isa, dot)
+    alike = (made.shape, made.elem, made.strides, made.size) == (wanted.shape, wanted.elem, wanted.strides, wanted.size)
+    return made if alike else None
+
+
 def dot_plan(isa: CpuFeatures, dot: Operation) -> DotPlan:
     """The plan of a `tt.dot` on its own."""
     a, b = dot.operands[0].type, dot.operands[1].type
