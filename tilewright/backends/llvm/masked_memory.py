@@ -7,6 +7,7 @@ form, all zeros gives nothing.
 
 from __future__ import annotations
 
+from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.backends.llvm.instructions import Operand
 from tilewright.backends.llvm.types import F32, F64, I1, I8, I32, I64, PTR, VOID, T, V, const, zero
 from tilewright.backends.llvm.vectors import VectorOps
@@ -62,8 +63,8 @@ class MemoryOps(VectorOps):
             return loaded if other.ref == zero(t).ref else self.select(mask, loaded, other)
         if self._by_registers(t):
             return self._load_by_registers(t, ptr, mask, align, other)
-        if self._is_widened(t):
-            wide = self.masked_load(t.vec(16), ptr, self._widened(mask), align or 1, self._extended(other, 16))
+        if _is_widened(self.module.isa, t):
+            wide = self.masked_load(t.vec(16), ptr, _widened(self, mask), align or 1, self._extended(other, 16))
             return self.slice(wide, 0, t.lanes)
         name = f"llvm.masked.load.{t.suffix}.p0"
         self.module.declare(name, t, [PTR, mask.type, t])
@@ -89,8 +90,8 @@ class MemoryOps(VectorOps):
         if self._by_registers(value.type):
             self._store_by_registers(value, ptr, mask, align)
             return
-        if self._is_widened(value.type):
-            value, mask, align = self._extended(value, 16), self._widened(mask), align or 1
+        if _is_widened(self.module.isa, value.type):
+            value, mask, align = self._extended(value, 16), _widened(self, mask), align or 1
         value = self._fenced(value)
         name = f"llvm.masked.store.{value.type.suffix}.p0"
         self.module.declare(name, VOID, [value.type, PTR, mask.type])
@@ -106,25 +107,7 @@ class MemoryOps(VectorOps):
         t = value.type
         if not (self.module.isa.is_x86 and self.module.isa.has("avx512f") and t.is_int and t.bits < 64):
             return value
-        return self.slice(self._hidden(self._extended(value, 128 // t.bits)), 0, t.lanes)
-
-    def _hidden(self, wide: V) -> V:
-        """`wide`, a register or several, as a value whose making LLVM does not see."""
-        words = self.cast("bitcast", wide, F32.vec(wide.type.bytes // 4))
-        return self.cast("bitcast", self.intrinsic("arithmetic.fence", words), wide.type)
-
-    def _is_widened(self, t: T) -> bool:
-        """Whether lanes of `t` move under masks as the lower half of a register.
-
-        LLVM 22 does that itself for eight bytes (AVX-512), and clears the other bits of the mask by `kmovb`. Where mask
-        registers are short it takes that for a copy, and spills and loads the mask with the bits of other lanes.
-        """
-        return bool(self.module.isa.is_x86 and self.module.isa.has("avx512f") and t.is_int and t.bytes == t.lanes == 8)
-
-    def _widened(self, mask: V) -> V:
-        """A mask of eight lanes with eight more that are off."""
-        lanes = self.select(mask, const(I8.vec(8), -1), zero(I8.vec(8)))
-        return self.icmp("slt", self._hidden(self._extended(lanes, 16)), zero(I8.vec(16)))
+        return self.slice(_hidden(self, self._extended(value, 128 // t.bits)), 0, t.lanes)
 
     def _by_sign(self, t: T) -> bool:
         """Whether lanes of `t` move under masks by AVX's own instructions, which heed the sign of each mask lane.
@@ -236,6 +219,27 @@ class MemoryOps(VectorOps):
             pair, f"cmpxchg ptr {ptr.ref}, {expected.typed}, {value.typed} {order} {failure}, align {value.type.bytes}"
         )
         return self.extract_value(both, 0, value.type)
+
+
+def _hidden(f: MemoryOps, wide: V) -> V:
+    """`wide`, a register or several, as a value whose making LLVM does not see."""
+    words = f.cast("bitcast", wide, F32.vec(wide.type.bytes // 4))
+    return f.cast("bitcast", f.intrinsic("arithmetic.fence", words), wide.type)
+
+
+def _is_widened(isa: CpuFeatures, t: T) -> bool:
+    """Whether lanes of `t` move under masks as the lower half of a register.
+
+    LLVM 22 does that itself for eight bytes (AVX-512), and clears the other bits of the mask by `kmovb`. Where mask
+    registers are short it takes that for a copy, and spills and loads the mask with the bits of other lanes.
+    """
+    return isa.is_x86 and isa.has("avx512f") and t.is_int and t.bytes == t.lanes == 8
+
+
+def _widened(f: MemoryOps, mask: V) -> V:
+    """A mask of eight lanes with eight more that are off."""
+    lanes = f.select(mask, const(I8.vec(8), -1), zero(I8.vec(8)))
+    return f.icmp("slt", _hidden(f, f._extended(lanes, 16)), zero(I8.vec(16)))
 
 
 def _lane_bytes(t: T) -> int:
