@@ -11,7 +11,7 @@ import tilewright
 import tilewright.language as tl
 from tests.backends.cpu.harness import Compiled
 from tests.backends.nvidia.laying import built_ir, tile_ir
-from tilewright.analysis.iterations import counter_of, is_unit, left_in
+from tilewright.analysis.iterations import counter_of, is_unit
 from tilewright.backends.reference.address_space import Memory
 from tilewright.backends.reference.evaluate import Evaluator
 from tilewright.ops.control import ForOp
@@ -160,8 +160,3 @@ def test_the_counter_of_the_program_is_found_again(kernel, step):
 
 def test_no_counter_is_made_up():
     assert counter_of(_loop(rows_downwards)) is None
-
-
-def test_what_holds_in_an_iteration_is_told_in_steps():
-    loop = _loop(rows)
-    assert any(-64 in poly.terms.values() for poly in left_in(loop)) and len(left_in(loop)) == 2
