@@ -54,7 +54,9 @@ REFERENCES = [
 ]
 
 
-@pytest.mark.parametrize(("function", "reference", "form", "made"), REFERENCES, ids=lambda one: str(one)[:30])
+@pytest.mark.parametrize(
+    ("function", "reference", "form", "made"), REFERENCES, ids=[str(case[0]) for case in REFERENCES]
+)
 def test_parts_of_a_row(function, reference, form, made):
     """What touches other elements is stored; where nobody or two touch an element, zeros are there first."""
     gradient = hl.grad(function)
