@@ -21,7 +21,21 @@ DIFFERENT = {
     "under_a_condition": ("it stands under a condition", "some iterations neither load nor multiply"),
     "of_other_rows": ("it stands under a condition", "a branch chooses between two places"),
     "first_from_other_rows": ("the tile reaches no dot of the loop", "the first iteration loads another block"),
+    "gathered_rows": ("by cp.async", "rows that lie anywhere are no box of a tensor"),
 }
+DIFFERENT |= dict.fromkeys(
+    (
+        "wide_indices",
+        "masked_in_the_last_iteration",
+        "multiplied_on_either_side",
+        "loaded_ahead",
+        "loaded_ahead_and_after",
+        "in_two_loops",
+        "in_blocks_of_k",
+        "unrolled",
+    ),
+    ("by cp.async", "no box: places are computed with 64 bits, and no mask says that they fit 32"),
+)
 
 
 def _plans() -> dict[str, frozenset[str]]:

@@ -81,6 +81,11 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
             "a tile of sums (32 KiB) is read and written in every iteration",
         ),
         (
+            "Hopper: threads copy the operands of a product whose loop counts down through K, or whose places are "
+            "computed with 64 bits and ended by no mask; the copy engine does where they count up with 32",
+            "places that count down are not proved to be at least 0: count upwards, or mask",
+        ),
+        (
             "CPU: a loop of products down through K, an operand made of what lies at quotients of places of K "
             "(`k // 32`: scales of groups, packed bits), stays as it is: its iterations are not joined",
             "a loop of dots is made anew from loads with strides (`loops/lowering.py`); count upwards",
