@@ -294,6 +294,11 @@ PtrToIntOp = define(ConversionOp, "tt.ptr_to_int", "An address as a 64-bit integ
 _F32_POINTER = pointer_type(scalar_type("f32"))
 
 
+def makes_addresses(text: str) -> bool:
+    """Whether printed tile IR makes addresses of integers: what they point to is no argument of the kernel."""
+    return IntToPtrOp.name in text
+
+
 def _pointer_samples(source: Attribute, target: Attribute, refused: Attribute) -> Samples:
     def samples(rng: np.random.Generator) -> list[Sample]:
         addresses = rng.integers(0, 1 << 40, 8).astype(np.int64) * 4

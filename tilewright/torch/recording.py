@@ -11,6 +11,7 @@ import inspect
 from typing import Any
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
 from tilewright.base.callable import by_number
 from tilewright.base.errors import ArgumentError, GridError, UnsupportedError
@@ -187,7 +188,7 @@ def record(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
             f"the gradient of `{kernel.kernel.fn.__name__}` was launched where PyTorch traces, which cannot record it",
             hint="launch the kernel in a triton_op(..., autograd=True), or the gradient in a torch.library.custom_op",
         )
-    if not hasattr(kernel, "number"):
+    if not is_dynamo_compiling() and not hasattr(kernel, "number"):  # there a guard of every call
         raise UnsupportedError(
             f"`{type(kernel).__name__}` launches kernels in a way of its own, which PyTorch's tracers cannot follow",
             hint="make the launch in a torch.library.custom_op, or launch the kernel inside of it",

@@ -16,6 +16,7 @@ from tilewright.compile.kernel import CompiledKernel
 from tilewright.frontend.source import source_of
 from tilewright.launch.faults import Fault
 from tilewright.launch.jit import JITFunction
+from tilewright.ops.casts import makes_addresses
 from tilewright.sanitize.checking import checking
 from tilewright.tools.report import accesses
 from tilewright.tools.report.layouts import layouts_of
@@ -139,7 +140,8 @@ def _shown(fn: JITFunction, variants: list[Variant], targets: Sequence[str], che
     made = Shown(fn.fn.__name__, source.file, source.first_line, variants, times, main, [])
     if main.sample is not None:
         _interpret(made, main)
-    again = main.sample if checks and not _follows_addresses(main.kernel) else None
+    # What addresses made of integers point to is no argument, so no copy has it.
+    again = main.sample if checks and not makes_addresses(str(main.kernel.asm.get("ttir", ""))) else None
     faults = faults_of(again, checks) if again is not None else []
     moved = made.trace.bytes_by_line() if made.trace else {}
     flops = made.trace.flops if made.trace else {}
@@ -157,11 +159,6 @@ def _shown(fn: JITFunction, variants: list[Variant], targets: Sequence[str], che
                 build.pipelines = [(loop, drawing(loop, whose)) for loop in pipelines_of(text, source.file, lines)]
         made.builds.append(build)
     return made
-
-
-def _follows_addresses(kernel: CompiledKernel) -> bool:
-    """Whether a kernel makes addresses of integers: what they point to is no argument, so no copy has it."""
-    return "tt.int_to_ptr" in str(kernel.asm.get("ttir", ""))
 
 
 def faults_of(sample: Sample, checks: str) -> list[Fault]:
