@@ -63,3 +63,29 @@ def attention(
         found = tl.dot(share.to(values.dtype), values, found)
         most = above
     out.store([row, 0], (found / weight[:, None]).to(out.dtype))
+
+
+@triton.jit
+def causal_attention(
+    q, k, v, out, length, scale, WIDTH: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SPECIAL: tl.constexpr,
+):  # fmt: skip
+    """The same, where a query sees the keys up to its own; the text masks every block."""
+    first = tl.program_id(1) * length
+    row = tl.program_id(0) * QUERIES
+    queries = q.load([first + row, 0])
+    rows, columns = row + tl.arange(0, QUERIES), tl.arange(0, KEYS)
+    most = tl.full([QUERIES], -float("inf"), tl.float32)
+    weight = tl.zeros([QUERIES], tl.float32)
+    found = tl.zeros([QUERIES, WIDTH], tl.float32)
+    for start in tl.range(0, row + QUERIES, KEYS, warp_specialize=SPECIAL):
+        scores = tl.dot(queries, k.load([first + start, 0]).T)
+        scores = tl.where(rows[:, None] >= start + columns[None, :], scores, -float("inf"))
+        above = tl.maximum(most, tl.max(scores, 1) * scale)
+        shrink = tl.exp2(most - above)
+        share = tl.exp2(scores * scale - above[:, None])
+        weight = weight * shrink + tl.sum(share, 1)
+        found = found * shrink[:, None]
+        values = v.load([first + start, 0])
+        found = tl.dot(share.to(values.dtype), values, found)
+        most = above
+    out.store([first + row, 0], (found / weight[:, None]).to(out.dtype))

@@ -169,15 +169,15 @@ PRODUCTS = (
 )
 
 
-def attending(width: int) -> tuple[Side, ...]:
+def attending(width: int, kernel: str) -> tuple[Side, ...]:
     """Those who race in attention with so wide heads."""
     eight: tuple[Config, ...] = ((128, 128, width, 8, 2), (128, 64, width, 8, 3))
     four: tuple[Config, ...] = ((128, 64, width, 4, 2), (64, 128, width, 4, 2), (64, 64, width, 4, 3))
     return (
-        Side("roles", True, "attention", eight, True),
-        Side("no roles", True, "attention", (*four, *eight), False),
-        Side("Triton", False, "attention", (*four, *eight), False),
-        Side("Triton, specialised", False, "attention", (*four, *eight), True),
+        Side("roles", True, kernel, eight, True),
+        Side("no roles", True, kernel, (*four, *eight), False),
+        Side("Triton", False, kernel, (*four, *eight), False),
+        Side("Triton, specialised", False, kernel, (*four, *eight), True),
     )
 
 
@@ -225,8 +225,9 @@ def product(m: int, n: int, k: int, dtype: torch.dtype) -> Subject:
     return Subject(2.0 * m * n * k, PRODUCTS, "cuBLAS", lambda: torch.mm(a, b, out=out), make)
 
 
-def attention(heads: int, length: int, width: int, dtype: torch.dtype) -> Subject:
+def attention(heads: int, length: int, width: int, dtype: torch.dtype, causal: bool = False) -> Subject:
     """Softmax attention."""
+    kernel = "causal_attention" if causal else "attention"
     q, k, v = (torch.randn(1, heads, length, width, device="cuda").to(dtype) for _ in range(3))
     out = torch.empty_like(q)
 
@@ -236,7 +237,7 @@ def attention(heads: int, length: int, width: int, dtype: torch.dtype) -> Subjec
             flat = [x.view(heads * length, width) for x in (q, k, v, out)]
             blocks = ([rows, width], [columns, width], [columns, width], [rows, width])
             made = [_descriptor(side.ours)(x, block) for x, block in zip(flat, blocks, strict=True)]
-            launched = flavour("descriptor_kernels", side.ours, _KERNELS).attention[length // rows, heads]
+            launched = getattr(flavour("descriptor_kernels", side.ours, _KERNELS), kernel)[length // rows, heads]
             return functools.partial(
                 launched, *made, length, width**-0.5 * 1.44269504, WIDTH=width, QUERIES=rows, KEYS=columns,
                 SPECIAL=side.special, num_warps=warps, num_stages=stages,
@@ -245,9 +246,10 @@ def attention(heads: int, length: int, width: int, dtype: torch.dtype) -> Subjec
         return call, out
 
     def rival() -> torch.Tensor:
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
-    return Subject(4.0 * heads * length * length * width, attending(width), "SDPA", rival, make)
+    work = (2.0 if causal else 4.0) * heads * length * length * width
+    return Subject(work, attending(width, kernel), "SDPA", rival, make)
 
 
 def fastest(side: Side, subject: Subject, expected: torch.Tensor) -> tuple[Function, Config]:
@@ -304,6 +306,10 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "f16 8192^2x512": lambda: product(8192, 8192, 512, torch.float16),
     "attention f16 d=128 n=4096": lambda: attention(32, 4096, 128, torch.float16),
     "attention f16 d=64 n=4096": lambda: attention(32, 4096, 64, torch.float16),
+    "causal attention f16 d=128 n=4096": lambda: attention(32, 4096, 128, torch.float16, causal=True),
+    "causal attention f16 d=64 n=4096": lambda: attention(32, 4096, 64, torch.float16, causal=True),
+    "attention f16 d=128 n=16384": lambda: attention(8, 16384, 128, torch.float16),
+    "causal attention f16 d=128 n=16384": lambda: attention(8, 16384, 128, torch.float16, causal=True),
 }
 
 

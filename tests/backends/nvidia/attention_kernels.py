@@ -74,6 +74,24 @@ def causal(q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, W
     out.store([row, 0], (found / weight[:, None]).to(out.dtype))
 
 
+@tw.jit
+def windowed(q, k, v, out, length, shift, limit, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """Two bounds, of which one moves with the query."""
+    row = tl.program_id(0) * M_BLOCK
+    queries = q.load([row, 0])
+    rows = row + tl.arange(0, M_BLOCK)
+    most, weight = tl.full([M_BLOCK], -1000.0, tl.float32), tl.zeros([M_BLOCK], tl.float32)
+    found = tl.zeros([M_BLOCK, WIDTH], tl.float32)
+    for start in tl.range(0, length, N_BLOCK, warp_specialize=True):
+        columns = start + tl.arange(0, N_BLOCK)
+        scores = tl.dot(queries, k.load([start, 0]).T)
+        seen = (columns[None, :] < rows[:, None] + shift) & (columns[None, :] < limit)
+        scores = tl.where(seen, scores, -float("inf"))
+        most, share, shrink, weight = softmax_step(scores, most, weight)
+        found = tl.dot(share.to(tl.float16), v.load([start, 0]), found * shrink[:, None])
+    out.store([row, 0], (found / weight[:, None]).to(out.dtype))
+
+
 # --- what is not rotated --------------------------------------------------------------------------------
 
 

@@ -8,14 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import descriptor_kernels
 from tests.backends.nvidia import attention_kernels as kernels
+from tests.backends.nvidia import role_kernels
 from tests.backends.nvidia.descriptor_kernels import Described, describe
 from tests.backends.nvidia.laying import ops
 from tests.backends.nvidia.simt_memory import SimtError
 from tests.backends.nvidia.simt_roles import FIRST, LAST, RANDOM
 from tilewright.backends.nvidia import cubin
+from tilewright.backends.nvidia.arch import target_of
+from tilewright.backends.nvidia.options import CudaOptions
+from tilewright.backends.nvidia.pipeline import lay_out_module
 from tilewright.backends.nvidia.tgir import level
 from tilewright.backends.nvidia.tgir.ops import parse_module, print_module
+from tilewright.ir.types import shape_of
 
 Array = np.ndarray[Any, Any]
 ORDERS = [(FIRST, False), (LAST, True), (RANDOM, False)]
@@ -30,24 +36,34 @@ class Case:
         length: keys.
         rows: queries.
         values: type of V.
+        bounds: shift and limit of `windowed`.
         options: of the compilation.
     """
 
-    def __init__(self, fn: Any, length: int, *, rows: int = M, values: Any = np.float16, **options: Any) -> None:
+    def __init__(
+        self,
+        fn: Any,
+        length: int,
+        *,
+        rows: int = M,
+        values: Any = np.float16,
+        bounds: tuple[int, ...] = (),
+        **options: Any,
+    ) -> None:
         rng = np.random.default_rng(5)
         held = max(length, N)
         self.q, self.k = ((rng.standard_normal((n, WIDTH)) * 0.5).astype(np.float16) for n in (rows, held))
         self.v = rng.integers(-4, 5, (held, WIDTH)).astype(values)
         self.out = np.full((rows, WIDTH), 9, np.float16)
         blocks = ((self.q, M), (self.k, N), (self.v, N), (self.out, M))
-        given = [*(describe(x, [n, WIDTH]) for x, n in blocks), length]
+        given = [*(describe(x, [n, WIDTH]) for x, n in blocks), length, *bounds]
         given += [-(-rows // M)] if fn is kernels.staying else []
         options = {"num_warps": 8, **options}
         self.made = Described(fn, given, M_BLOCK=M, N_BLOCK=N, WIDTH=WIDTH, **options)
         self.grid = (2, 1) if fn is kernels.staying else (-(-rows // M), 1)
-        self.expected = self._attended(fn, length)
+        self.expected = self._attended(fn, length, bounds)
 
-    def _attended(self, fn: Any, length: int) -> Array:
+    def _attended(self, fn: Any, length: int, bounds: tuple[int, ...]) -> Array:
         q, k, v = (x.astype(np.float64) for x in (self.q, self.k[:length], self.v[:length]))
         scores = q @ k.T
         if fn is kernels.summed:
@@ -58,14 +74,20 @@ class Case:
             scores, v = np.concatenate(blocks, 1) + q @ v.T, k
         if fn is kernels.causal:
             scores = np.where(np.arange(len(q))[:, None] >= np.arange(len(k)), scores, -np.inf)
-        shares = np.exp2(scores - scores.max(1, keepdims=True))
-        return np.asarray(shares / shares.sum(1, keepdims=True) @ v)
+        if fn is kernels.windowed:
+            shift, limit = (np.int32(bound) for bound in bounds)
+            columns = np.arange(len(k), dtype=np.int32)
+            seen = (columns < (np.arange(len(q), dtype=np.int32) + shift)[:, None]) & (columns < limit)
+            scores = np.where(seen, scores, -np.inf)
+        with np.errstate(invalid="ignore"):  # rows that see nothing
+            shares = np.exp2(scores - scores.max(1, keepdims=True))
+            return np.asarray(shares / shares.sum(1, keepdims=True) @ v)
 
     def check(self, order: str = FIRST, *, early: bool = False) -> None:
         """Run it, and compare."""
         self.out[:] = 9
         self.made.run(self.grid, order, early=early)
-        near = 4e-3 * max(1.0, np.abs(self.expected).max() / 4)  # of shares in f16
+        near = 4e-3 * max(1.0, np.nanmax(np.abs(self.expected)) / 4)  # of shares in f16
         np.testing.assert_allclose(self.out.astype(np.float64), self.expected, rtol=4e-3, atol=near)
 
     @property
@@ -114,9 +136,27 @@ def test_programs_that_take_several_blocks_of_queries(order: str, early: bool) -
     case.check(order, early=early)
 
 
+def _selections(case: Case) -> list[int]:
+    """How many selections of elements there are in each loop that multiplies."""
+    bodies = [list(op.body.block.ops) for op in ops(case.made.whole.module, "scf.for")]
+    bodies = [body for body in bodies if any(op.name == "ttng.warp_group_dot" for op in body)]
+    return [sum(op.name == "arith.select" and bool(shape_of(op.results[0].type)) for op in body) for body in bodies]
+
+
 @pytest.mark.parametrize("warps", [4, 8])
-def test_masked(warps: int) -> None:
-    Case(kernels.causal, 2 * M, rows=2 * M, num_warps=warps).check(RANDOM)
+def test_iterations_that_need_no_mask_come_first(warps: int) -> None:
+    case = Case(kernels.causal, 2 * M, rows=2 * M, num_warps=warps)
+    assert _selections(case) == [0, 1]
+    case.check(RANDOM)
+
+
+@pytest.mark.parametrize("limit", [1, 150, 1000])
+@pytest.mark.parametrize("shift", [1, 2, 64, 65, 129, 5000, 2**31 - 60])
+def test_bounds_of_masks(shift: int, limit: int) -> None:
+    case = Case(kernels.windowed, 3 * N, bounds=(shift, limit))
+    assert _selections(case) == [0, 1]
+    with np.errstate(invalid="ignore", over="ignore"):
+        case.check()
 
 
 @pytest.mark.parametrize(("fn", "values"), [(kernels.summed, np.float16), (kernels.widened, np.int8)])
@@ -125,6 +165,34 @@ def test_what_is_not_rotated(fn: Any, values: Any) -> None:
     assert case.made.roles == [8, 4] and case.channels == 2 and 1 not in case.in_flight
     for order, early in ORDERS:
         case.check(order, early=early)
+
+
+def test_registers_that_are_not_handed_on() -> None:
+    x = np.zeros((128, 128), np.float16)
+    given = [*(describe(x, [128, 128]) for _ in range(4)), 128]
+    made = Described(kernels.attention, given, M_BLOCK=128, N_BLOCK=128, WIDTH=128, num_warps=8, num_stages=2)
+    options = CudaOptions(num_warps=8, num_stages=2)
+    module = lay_out_module(made.tile_ir.clone(), options, target_of(90), hands_on=False)
+    assert [op.attr_values()["registers"] for op in ops(module, "ttng.enter_role")] == [0, 0]
+    assert {int(op.attr_values()["pendings"]) for op in ops(module, "ttng.warp_group_dot_wait")} <= {0}
+    b, c = np.zeros((64, 384), np.float16), np.zeros((128, 128), np.float16)
+    given = [describe(x, [128, 64]), describe(b, [64, 128]), describe(c, [128, 128]), 64]
+    made = Described(role_kernels.three_sums, given, M_BLOCK=128, N_BLOCK=128, K_BLOCK=64, num_warps=8, num_stages=2)
+    assert made.roles == [8, 4]
+    assert not ops(lay_out_module(made.tile_ir.clone(), options, target_of(90), hands_on=False), "ttng.enter_role")
+
+
+def test_roles_unasked() -> None:
+    """Where an iteration copies enough, and eight warps multiply."""
+    plain = {(width, warps): _unasked(width, warps) for width in (64, 128) for warps in (4, 8)}
+    assert plain == {(64, 4): [], (64, 8): [], (128, 4): [], (128, 8): [8, 4]}
+
+
+def _unasked(width: int, warps: int) -> list[int]:
+    x = np.zeros((128, width), np.float16)
+    given = [*(describe(x, [128, width]) for _ in range(4)), 128, 1.0]
+    sizes = {"WIDTH": width, "QUERIES": 128, "KEYS": 128, "SPECIAL": False}
+    return Described(descriptor_kernels.attention, given, num_warps=warps, num_stages=2, **sizes).roles
 
 
 def test_text_and_rules() -> None:

@@ -86,7 +86,8 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
     def lay_out(module: ModuleOp, metadata: dict[str, Any]) -> ModuleOp:
         noted = decisions.Decisions()
         told = printing.printer(metadata["name"], tgir_ops.print_module)
-        made = pipeline.lay_out_module(module, options, target, noted, told)
+        hands_on = cubin.hands_registers_on(driver.driver_major())
+        made = pipeline.lay_out_module(module, options, target, noted, told, hands_on=hands_on)
         metadata["decisions"] = noted.records()
         return made
 

@@ -197,6 +197,15 @@ def whole_program(driver_major: int | None = None) -> Ptxas | None:
     return tool if tool and (driver_major is None or tool.major <= driver_major) else None
 
 
+def hands_registers_on(driver_major: int | None = None) -> bool:
+    """Whether kernels can be assembled whose warps hand registers on (`setmaxnreg`): nvJitLink gives all as many.
+
+    Args:
+        driver_major: as for `assembler`.
+    """
+    return isinstance(assembler(driver_major), Ptxas) or whole_program(driver_major) is not None
+
+
 def identity(driver_major: int | None = None) -> str:
     """What makes machine code, for cache keys.
 

@@ -59,6 +59,8 @@ def lay_out_module(
     target: Target,
     decisions: Decisions | None = None,
     told: Callable[[str, ModuleOp, bool], None] | None = None,
+    *,
+    hands_on: bool = True,
 ) -> ModuleOp:
     """Laid-out tile IR of a simplified module, which is consumed.
 
@@ -68,6 +70,7 @@ def lay_out_module(
         target: a CUDA target.
         decisions: what the planners answer is kept there, if it is given.
         told: called after each pass with its name, the module, and whether it may have changed that.
+        hands_on: whether what assembles the kernel lets warps hand registers on.
     """
     arch, decisions = arch_of(target), Decisions() if decisions is None else decisions
     _note_cluster(module, options, decisions)
@@ -78,10 +81,10 @@ def lay_out_module(
     )
     module = _run(module, early, told)
     team = share_out_long_rows(module, options, arch, decisions)
-    return _run(module, _late_steps(team, options, arch, decisions), told)
+    return _run(module, _late_steps(team, options, arch, decisions, hands_on), told)
 
 
-def _late_steps(team: Team, options: CudaOptions, arch: Arch, decisions: Decisions) -> Steps:
+def _late_steps(team: Team, options: CudaOptions, arch: Arch, decisions: Decisions, hands_on: bool) -> Steps:
     """What follows when it is known which threads run a program."""
     warps = team.warps
     if team.blocks > 1:
@@ -95,7 +98,7 @@ def _late_steps(team: Team, options: CudaOptions, arch: Arch, decisions: Decisio
         ("assign", lambda module: lay_out(module, team, lambda op: plan_dot(op, warps, arch, decisions))),
         ("stores_in_slices", lambda module: store_in_slices(module, decisions)),
         ("double_buffer", lambda module: double_buffer_loads(module, decisions)),
-        ("roles", lambda module: split_into_roles(module, options, arch, decisions)),
+        ("roles", lambda module: split_into_roles(module, options, arch, decisions, hands_on=hands_on)),
         ("pipeliner", lambda module: pipeline_loops(module, options.num_stages, arch, decisions)),
         ("licm", hoist_loop_invariants),
         ("cse", eliminate_common_subexpressions),

@@ -33,7 +33,14 @@ from tilewright.backends.nvidia.arch import MAX_THREADS, WARP, Arch
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.allocate import scratch_bytes
 from tilewright.backends.nvidia.plan.building import Builder
-from tilewright.backends.nvidia.plan.channels import Channel, ChannelPlan, Position, channels_of, following
+from tilewright.backends.nvidia.plan.channels import (
+    Channel,
+    ChannelPlan,
+    Position,
+    channels_of,
+    following,
+    product_ranks,
+)
 from tilewright.backends.nvidia.plan.consumer import Consumer
 from tilewright.backends.nvidia.plan.operands import fragments_read, stage_operands
 from tilewright.backends.nvidia.plan.pipeliner import SPLIT, asked_stages, computed_operands, taken_beside
@@ -55,7 +62,7 @@ from tilewright.backends.nvidia.tgir.ops import (
     WarpGroupDotOp,
     WarpIdOp,
 )
-from tilewright.backends.nvidia.tgir.types import memdesc_bytes
+from tilewright.backends.nvidia.tgir.types import memdesc_bytes, tile_words
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.effect_traits import is_without_effects
@@ -117,7 +124,9 @@ class RolePlan:
         return [prefetch for channel in self.channels for prefetch in channel.prefetches]
 
 
-def split_into_roles(module: ModuleOp, options: CudaOptions, arch: Arch, decisions: Decisions) -> bool:
+def split_into_roles(
+    module: ModuleOp, options: CudaOptions, arch: Arch, decisions: Decisions, *, hands_on: bool = True
+) -> bool:
     """Divide the kernels of a laid-out module between roles where that is asked for or pays, in place.
 
     Args:
@@ -125,6 +134,7 @@ def split_into_roles(module: ModuleOp, options: CudaOptions, arch: Arch, decisio
         options: compile options.
         arch: what the target has.
         decisions: of the compilation.
+        hands_on: whether what assembles the kernel lets warps hand registers on.
     """
     changed = False
     for function in module.ops:
@@ -132,7 +142,7 @@ def split_into_roles(module: ModuleOp, options: CudaOptions, arch: Arch, decisio
             stage_operands(function)
             loops = [op for op in walk(function) if isinstance(op, ForOp) and _multiplies(op)]
             for loop in loops:
-                answer = _answer(function, loop, loops, options, arch)
+                answer = _answer(function, loop, loops, options, arch, hands_on)
                 if answer is not None and (plan := decisions.note(ROLES, loop, answer)) is not None:
                     for prefetch in plan.prefetches:
                         size = memdesc_bytes(prefetch.ring)
@@ -161,20 +171,42 @@ def _around(loop: Operation) -> list[Operation]:
 
 
 def _answer(
-    function: FuncOp, loop: ForOp, loops: Sequence[ForOp], options: CudaOptions, arch: Arch
+    function: FuncOp, loop: ForOp, loops: Sequence[ForOp], options: CudaOptions, arch: Arch, hands_on: bool
 ) -> Answer[RolePlan] | None:
     """Whether a loop with products is divided; None where nobody asks and it would not be worth it."""
     asked = any("tt.warp_specialize" in op.attributes for op in (*_around(loop), loop))
     prefetches = [answer.plan for _, answer in plan_prefetches(loop, function) if isinstance(answer, Yes)]
-    size = ring_bytes(p for p in prefetches if p.is_block)
-    pays = size >= tuning.ROLE_BYTES and options.block_warps == tuning.ROLE_WARPS and loop_of(loop) is not None
-    if not (asked or pays):
+    if not (asked or _pays(loop, prefetches, options, hands_on)):
         return None
+    registers = _registers(options) if hands_on else (0, 0)
     no = _unfit(function, loop, loops, prefetches, options)
+    no = no or _spilling(loop, registers[1] or usual_registers(options.block_warps))
     if no is not None:
         return no
     levels = _levels(function, loop, prefetches)
-    return levels if isinstance(levels, No) else _with_room(function, loop, levels, prefetches, options, arch)
+    if isinstance(levels, No):
+        return levels
+    return _with_room(function, loop, levels, prefetches, registers, options, arch)
+
+
+def _pays(loop: ForOp, prefetches: Sequence[Prefetch], options: CudaOptions, hands_on: bool) -> bool:
+    """Whether a loop is divided unasked: under another one, or with products that can run beside each other."""
+    size = ring_bytes(p for p in prefetches if p.is_block)
+    if options.block_warps != tuning.ROLE_WARPS:
+        return False
+    if loop_of(loop) is not None and size >= tuning.ROLE_BYTES:
+        return True
+    return hands_on and size >= tuning.ROTATED_BYTES and 1 in product_ranks(loop.body.block).values()
+
+
+def _spilling(loop: ForOp, registers: int) -> No | None:
+    """Why registers do not suffice for the results of all products, which is what the loop has at once."""
+    dots = [op for op in walk(loop) if isinstance(op, WarpGroupDotOp)]
+    needed = sum(tile_words(dot.d.type) for dot in dots) + tuning.ROLE_REGISTERS
+    if needed <= registers:
+        return None
+    why = f"results of products would take {needed} registers a thread, of {registers}"
+    return No(why, instead="smaller blocks, or nvidia-cuda-nvcc, whose ptxas lets warps hand registers on")
 
 
 def _unfit(
@@ -254,6 +286,7 @@ def _with_room(
     loop: ForOp,
     levels: Sequence[Level],
     prefetches: Sequence[Prefetch],
+    registers: tuple[int, int],
     options: CudaOptions,
     arch: Arch,
 ) -> Answer[RolePlan]:
@@ -269,7 +302,6 @@ def _with_room(
     more = (stages - 1) * sum(memdesc_bytes(op.result.type) for op in computed)
     if taken + stages * ring_bytes(prefetches) + more > arch.shared_limit:
         computed = []
-    registers = _registers(options)
     channels = channels_of(prefetches, loop.body.block)
     plan = RolePlan(levels, channels, stages, computed, options.block_warps, registers)
     what = f"{_GROUP} warps copy, {options.block_warps} multiply, {stages} stages between them"

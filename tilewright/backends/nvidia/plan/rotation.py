@@ -14,13 +14,15 @@ runs an iteration ahead, under the products:
         late(j)                         what needs the sum, and fragments of p, which take the place of the last ones
     o = o + p v[last];  release v[last]
 
+Iterations in which a mask is true everywhere come first in a loop of their own, without it (`index_sets`).
+
 Every operation is done as often as before, on the same values; closing products and what is late have no effects, so
 the others keep their order. The closing products' operands in registers are carried to the iteration that starts them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import BoolAttr, UnitAttr
@@ -29,11 +31,12 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.channels import Channel, Position, product_ranks
+from tilewright.backends.nvidia.plan.index_sets import Unmasked, end_of_unmasked, unmasked
 from tilewright.backends.nvidia.plan.operands import fragments_read
 from tilewright.backends.nvidia.plan.pipeliner import SPLIT, wait_for
 from tilewright.backends.nvidia.plan.prefetch import may_write
 from tilewright.backends.nvidia.tgir.ops import LocalAllocOp, MemDescIndexOp, WarpGroupDotOp
-from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of
+from tilewright.backends.nvidia.tgir.types import MemDescType, tile_words
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.types import bit_width, element_type, shape_of
@@ -53,6 +56,7 @@ class Rotation:
         early: what else needs no sum of the closing products.
         late: the rest, without the closing products.
         sums: number of the carried value that each closing product goes on with.
+        unmasked: selections that need no mask in the first iterations, which have a loop of their own then.
     """
 
     front: Sequence[Operation]
@@ -61,6 +65,7 @@ class Rotation:
     early: Sequence[Operation]
     late: Sequence[Operation]
     sums: Sequence[int]
+    unmasked: Unmasked | None
 
 
 # --- choice -------------------------------------------------------------------------------------------------------
@@ -89,14 +94,13 @@ def plan_rotation(loop: ForOp, channels: Sequence[Channel], registers: int) -> A
         if isinstance(number, No):
             return number
         sums.append(number)
-    made = _parts(body, opening, closing, sums)
+    made = _parts(loop, opening, closing, sums)
     if isinstance(made, No):
         return made
-    return (
-        _unread(made, channels, body)
-        or _tight(made, registers)
-        or Yes(made, "the first products of an iteration run beside the last ones of the iteration before")
-    )
+    what = "the first products of an iteration run beside the last ones of the iteration before"
+    if made.unmasked is not None:
+        what += "; iterations whose mask is true everywhere do without it"
+    return _unread(made, channels, body) or _tight(made, registers) or Yes(made, what)
 
 
 def _unfit(dot: WarpGroupDotOp, body: Block) -> No | None:
@@ -128,9 +132,10 @@ def _sum_of(dot: WarpGroupDotOp, body: Block) -> int | No:
 
 
 def _parts(
-    body: Block, opening: Sequence[WarpGroupDotOp], closing: Sequence[WarpGroupDotOp], sums: Sequence[int]
+    loop: ForOp, opening: Sequence[WarpGroupDotOp], closing: Sequence[WarpGroupDotOp], sums: Sequence[int]
 ) -> Rotation | No:
     """The parts of an iteration."""
+    body = loop.body.block
     ops = list(body.ops)[:-1]
     late = _behind(ops, [body.args[number + 1] for number in sums])
     if any(dot in late for dot in opening):
@@ -152,6 +157,7 @@ def _parts(
         [op for op in ops if op not in front and op not in late and op not in closing],
         [op for op in ops if op in late and op not in closing],
         sums,
+        unmasked(loop),
     )
 
 
@@ -208,16 +214,10 @@ def _tight(rotation: Rotation, registers: int) -> No | None:
     """Why registers do not suffice for the products that are under way at once."""
     results = [dot.d for dot in (*rotation.opening, *rotation.closing)]
     fragments = [dot.a for dot in rotation.closing if not isinstance(dot.a.type, MemDescType)]
-    needed = sum(map(_words, (*results, *fragments))) + tuning.ROTATION_REGISTERS
+    needed = sum(tile_words(value.type) for value in (*results, *fragments)) + tuning.ROTATION_REGISTERS
     if needed <= registers:
         return None
     return No(f"it would take {needed} registers a thread, of {registers}", instead="smaller blocks, or num_warps=8")
-
-
-def _words(value: SSAValue) -> int:
-    """Registers of a tile."""
-    type_ = value.type
-    return layout_of(type_).in_sizes["register"] * max(1, bit_width(element_type(type_))) // 32
 
 
 # --- rewriting ----------------------------------------------------------------------------------------------------
@@ -269,20 +269,36 @@ class Rotator:
         b.clone(self.plan.early, known)
         self._expect(b, known)
         b.clone(self.plan.late, known)
-        firsts = self._handed(known)
-        made = self._steady(b, b.binary(AddIOp, loop.lb, loop.step), firsts)
-        carried = list(made.results)
+        carried, first = self._handed(known), b.binary(AddIOp, loop.lb, loop.step)
+        if self.plan.unmasked is not None:
+            middle = end_of_unmasked(b, self.plan.unmasked, first, loop.ub)
+            choices: dict[SSAValue, SSAValue] = {op.result: op.true_value for op in self.plan.unmasked.selections}
+            carried, first = list(self._steady(b, (first, middle), carried, choices).results), middle
+        carried = list(self._steady(b, (first, loop.ub), carried, {}).results)
         last: dict[SSAValue, SSAValue] = dict(zip(self.held, carried[len(self.kept) : -1], strict=True))
         sums = self._end(b, self._close(b, last, carried[-1]), carried[-1])
         results = dict(zip((*self.kept, *self.plan.sums), (*carried[: len(self.kept)], *sums), strict=True))
         return [results[number] for number in range(len(loop.results))]
 
-    def _steady(self, b: Builder, first: SSAValue, firsts: Sequence[SSAValue]) -> ForOp:
-        """The iterations behind the first one."""
+    def _steady(
+        self,
+        b: Builder,
+        ends: tuple[SSAValue, SSAValue],
+        firsts: Sequence[SSAValue],
+        choices: Mapping[SSAValue, SSAValue],
+    ) -> ForOp:
+        """Iterations behind the first one.
+
+        Args:
+            b: where.
+            ends: counters of the first one and of the one behind the last.
+            firsts: what the iteration before them hands on.
+            choices: results of selections, and what these are here.
+        """
         loop, old = self.loop, self.body
         region = self._region([], [loop.lb.type, *(value.type for value in firsts)])
         made = ForOp.create(
-            operands=[first, *loop.operands[1:3], *firsts],
+            operands=[*ends, loop.step, *firsts],
             result_types=[value.type for value in firsts],
             properties=dict(loop.properties),
             attributes={**loop.attributes, SPLIT: UnitAttr()},
@@ -300,7 +316,11 @@ class Rotator:
         self._open(within, known)
         sums = self._close(within, held, carried[-1])
         self._settle(within, known, len(self.plan.closing))
-        within.clone(self.plan.early, known)
+        for op in self.plan.early:
+            if op.results and op.results[0] in choices:
+                known[op.results[0]] = known.get(choices[op.results[0]], choices[op.results[0]])
+            else:
+                within.clone([op], known)
         self._expect(within, known)
         sums = self._end(within, sums, carried[-1])
         known |= {old.args[number + 1]: value for number, value in zip(self.plan.sums, sums, strict=True)}

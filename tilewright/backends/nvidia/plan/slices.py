@@ -26,7 +26,7 @@ from tilewright.backends.nvidia.plan.allocate import APART, allocate, scratch_by
 from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.subjects import OWN_SLICES
 from tilewright.backends.nvidia.plan.tma import plan_of, slices_of
-from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, TmaStoreSlicesOp, WarpGroupDotOp
+from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, EnterRoleOp, TmaStoreSlicesOp, WarpGroupDotOp
 from tilewright.backends.nvidia.tgir.types import layout_of, memory_bits
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
@@ -116,7 +116,7 @@ def keep_slices_apart(module: ModuleOp, warps: int, arch: Arch, decisions: Decis
 
     Args:
         module: laid-out tile IR with its pipelines.
-        warps: of a block.
+        warps: that hold tiles.
         arch: the target.
         decisions: of the compilation.
     """
@@ -135,14 +135,17 @@ def _decide(function: FuncOp, op: Operation, before: int, warps: int, arch: Arch
     """Mark one conversion, or not; gives the bytes of shared memory that the function needs then."""
     op.attributes[APART] = UnitAttr()
     after = allocate(function).total
-    if decisions.note(OWN_SLICES, op, _answer(op, before, after, warps, arch)) is not None:
+    roles = [role.attr_values() for role in walk(function) if isinstance(role, EnterRoleOp)]
+    block = max([warps, *(int(role["first_warp"]) + int(role["num_warps"]) for role in roles)])
+    if decisions.note(OWN_SLICES, op, _answer(op, before, after, warps, block, arch)) is not None:
         return after
     del op.attributes[APART]
     return before
 
 
-def _answer(op: Operation, before: int, after: int, warps: int, arch: Arch) -> Answer[int]:
-    blocks = [arch.blocks_per_multiprocessor(warps, _REGISTERS, size) for size in (before, after)]
+def _answer(op: Operation, before: int, after: int, warps: int, block: int, arch: Arch) -> Answer[int]:
+    """Whether blocks of `block` warps, of which `warps` store, keep their number on a multiprocessor."""
+    blocks = [arch.blocks_per_multiprocessor(block, _REGISTERS, size) for size in (before, after)]
     if blocks[1] < blocks[0]:
         return No(f"{after - before} bytes more of shared memory would take a block off a multiprocessor")
     return Yes(after, f"slices of {scratch_bytes(op) // warps} bytes a warp, beside the buffers of the loop")

@@ -143,6 +143,11 @@ def memory_bits(element: Attribute) -> int:
     return max(8, bit_width(element))
 
 
+def tile_words(type_: Attribute) -> int:
+    """Registers of a thread that a tile takes."""
+    return layout_of(type_).in_sizes["register"] * bit_width(element_type(type_)) // 32
+
+
 # --- text -----------------------------------------------------------------------------------------------
 
 _SPELLED = re.compile(r'#tw\.layout<"[^"]*">')
@@ -168,5 +173,6 @@ def parse_module(context: Context, source: str, name: str = "<tgir>") -> ModuleO
 
 __all__ = [
     "ATTRIBUTES", "LayoutAttr", "MemDescType", "layout_attr", "layout_of", "memdesc_bytes",
-    "memdesc_count", "memdesc_shape", "memdesc_type", "memory_bits", "parse_module", "print_module", "with_layout",
+    "memdesc_count", "memdesc_shape", "memdesc_type", "memory_bits", "parse_module", "print_module", "tile_words",
+    "with_layout",
 ]  # fmt: skip

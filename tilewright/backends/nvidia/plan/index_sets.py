@@ -1,0 +1,207 @@
+"""Index sets: the iterations of a loop, from its first on, in which a mask that selects elements is true everywhere.
+
+    select(row >= i * 128 + column, scores, -inf)      row, column: a scalar and a range
+
+A comparison of sums of scalars and ranges, of which the loop's counter makes one side larger, holds for every element
+while the least element of the other side is as large as the largest of that one: up to a counter that is computed
+before the loop. Until there the selection is its first choice. Sums are taken in 64 bits; where one of the program
+might leave 32, no iteration counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.analysis.constants import constant_of
+from tilewright.backends.nvidia.plan.building import Builder
+from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp
+from tilewright.ir.types import element_type, i1, i32, i64, shape_of
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.casts import ExtSIOp, TruncIOp
+from tilewright.ops.control import ForOp
+from tilewright.ops.creation import MakeRangeOp
+from tilewright.ops.elementwise import AddIOp, AndIOp, CmpIOp, DivUIOp, MulIOp, SelectOp, SubIOp
+
+_LEAST, _MOST = -(1 << 31), (1 << 31) - 1
+_SAME = (SplatOp, BroadcastOp, ExpandDimsOp, ConvertLayoutOp)  # the elements of a tile, more often or elsewhere
+# Of a comparison that holds, whether its sides change places to read "first >= second", and how much larger it must be.
+_ORDERS = {"sge": (False, 0), "sgt": (False, 1), "sle": (True, 0), "slt": (True, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """What the elements of a tile of i32 are.
+
+    Args:
+        terms: scalars that are known before the loop, each with a factor.
+        counter: factor of the loop's counter.
+        least, most: of the rest, over all elements.
+    """
+
+    terms: tuple[tuple[SSAValue, int], ...]
+    counter: int
+    least: int
+    most: int
+
+    def plus(self, other: Sum) -> Sum:
+        """The sum of two."""
+        terms = (*self.terms, *other.terms)
+        return Sum(terms, self.counter + other.counter, self.least + other.least, self.most + other.most)
+
+    def times(self, factor: int) -> Sum:
+        """Each element so many times."""
+        ends = sorted((self.least * factor, self.most * factor))
+        return Sum(tuple((value, n * factor) for value, n in self.terms), self.counter * factor, ends[0], ends[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Unmasked:
+    """Selections that are their first choice in the first iterations of a loop.
+
+    Args:
+        selections: these.
+        pairs: sides of the comparisons: the first must be as large as the second, by so much more at least.
+    """
+
+    selections: tuple[SelectOp, ...]
+    pairs: tuple[tuple[Sum, Sum, int], ...]
+
+
+def unmasked(loop: ForOp) -> Unmasked | None:
+    """The selections of a loop's body that need no mask at first; None if there are none.
+
+    Args:
+        loop: that counts its iterations by one.
+    """
+    body = loop.body.block
+    if constant_of(loop.step) != 1 or loop.unsignedCmp is not None or loop.lb.type != i32:
+        return None
+    selections: list[SelectOp] = []
+    pairs: list[tuple[Sum, Sum, int]] = []
+    for op in body.ops:
+        if isinstance(op, SelectOp) and shape_of(op.condition.type):
+            found = [_sides(each, body) for each in _comparisons(op.condition)]
+            if None not in found:
+                selections.append(op)
+                pairs += [pair for pair in found if pair is not None and pair not in pairs]
+    return Unmasked(tuple(selections), tuple(pairs)) if selections else None
+
+
+def _comparisons(condition: SSAValue) -> Iterator[Operation]:
+    """What a condition is a conjunction of; operations that are no comparisons too."""
+    op = condition.owner
+    if isinstance(op, AndIOp):
+        yield from _comparisons(op.operands[0])
+        yield from _comparisons(op.operands[1])
+    elif isinstance(op, _SAME):
+        yield from _comparisons(op.operands[0])
+    elif isinstance(op, Operation):
+        yield op
+
+
+def _sides(op: Operation, body: Block) -> tuple[Sum, Sum, int] | None:
+    """The sides of a comparison of which the second grows with the counter, or neither does."""
+    if not isinstance(op, CmpIOp) or str(op.attr_values()["predicate"]) not in _ORDERS:
+        return None
+    turned, more = _ORDERS[str(op.attr_values()["predicate"])]
+    first, second = (_sum(value, body) for value in (op.operands[::-1] if turned else op.operands))
+    if first is None or second is None or second.counter < first.counter:
+        return None
+    return first, second, more
+
+
+def _sum(value: SSAValue, body: Block) -> Sum | None:
+    """What the elements of a value are, if it is a sum of scalars and ranges."""
+    known, op = constant_of(value), value.owner
+    if element_type(value.type) != i32:
+        return None
+    if isinstance(known, int):
+        return Sum((), 0, known, known)
+    if value is body.args[0]:
+        return Sum((), 1, 0, 0)
+    if isinstance(op, MakeRangeOp):
+        ends = op.attr_values()
+        return Sum((), 0, int(ends["start"]), int(ends["end"]) - 1)
+    if isinstance(op, _SAME):
+        return _sum(op.operands[0], body)
+    if isinstance(op, AddIOp | MulIOp):
+        parts = [_sum(operand, body) for operand in op.operands]
+        made = _joined(op, parts)
+        if made is not None:
+            return made
+    inside = op is body or (isinstance(op, Operation) and op.parent_block() is body)
+    return None if inside or shape_of(value.type) else Sum(((value, 1),), 0, 0, 0)
+
+
+def _joined(op: Operation, parts: Sequence[Sum | None]) -> Sum | None:
+    first, second = parts
+    if first is None or second is None:
+        return None
+    if isinstance(op, AddIOp):
+        return first.plus(second)
+    for one, other in ((first, second), (second, first)):
+        if not one.terms and not one.counter and one.least == one.most:
+            return other.times(one.least)
+    return None
+
+
+# --- code ---------------------------------------------------------------------------------------------------------
+
+
+def end_of_unmasked(b: Builder, plan: Unmasked, first: SSAValue, end: SSAValue) -> SSAValue:
+    """The counter up to which nothing of a plan needs a mask, between `first` and `end`, or `first` (i32).
+
+    Args:
+        b: before the loop.
+        plan: for it.
+        first, end: counters of its iterations, of which there may be none.
+    """
+    low, high = (b.make(ExtSIOp, [value], i64) for value in (first, end))
+    last = b.binary(SubIOp, high, b.number(1, i64))
+    found = high
+    for one, other, more in plan.pairs:
+        fits = b.number(1, i1)
+        for side in (one, other):
+            for counter in (low, last):
+                for rest in (side.least, side.most):
+                    value = _value(b, side, counter, rest)
+                    inside = b.make(AndIOp, [_at_least(b, value, _LEAST), _at_most(b, value, _MOST)], i1)
+                    fits = b.make(AndIOp, [fits, inside], i1)
+        room = b.binary(SubIOp, _value(b, one, None, one.least), _value(b, other, None, other.most + more))
+        ends = _ends(b, room, other.counter - one.counter, high)
+        holds = b.make(AndIOp, [fits, _at_least(b, room, 0)], i1)
+        ends = b.make(SelectOp, [holds, ends, low], i64)
+        found = b.make(SelectOp, [b.compare("slt", ends, found), ends, found], i64)
+    found = b.make(SelectOp, [b.compare("slt", found, low), low, found], i64)
+    return b.make(TruncIOp, [found], i32)
+
+
+def _value(b: Builder, side: Sum, counter: SSAValue | None, rest: int) -> SSAValue:
+    """A sum at a counter, or without it (i64)."""
+    total = b.number(rest, i64)
+    terms = [(b.make(ExtSIOp, [value], i64), factor) for value, factor in side.terms]
+    for value, factor in [*terms, *([(counter, side.counter)] if counter is not None and side.counter else [])]:
+        total = b.binary(AddIOp, total, b.binary(MulIOp, value, b.number(factor, i64)))
+    return total
+
+
+def _ends(b: Builder, room: SSAValue, step: int, high: SSAValue) -> SSAValue:
+    """The first counter at which `step` times it is more than a number that is not negative."""
+    if not step:
+        return high
+    whole = b.binary(DivUIOp, room, b.number(step, i64)) if step > 1 else room
+    return b.binary(AddIOp, whole, b.number(1, i64))
+
+
+def _at_least(b: Builder, value: SSAValue, bound: int) -> SSAValue:
+    return b.compare("sge", value, b.number(bound, i64))
+
+
+def _at_most(b: Builder, value: SSAValue, bound: int) -> SSAValue:
+    return b.compare("sle", value, b.number(bound, i64))
+
+
+__all__ = ["Sum", "Unmasked", "end_of_unmasked", "unmasked"]
