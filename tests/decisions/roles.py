@@ -58,3 +58,14 @@ def products_of_which_the_last_is_looked_at(a, b, c, K, BLOCK: tl.constexpr):
         scores = tl.dot(rows, b.load([k, 0]).T)
         acc = tl.maximum(tl.dot(scores.to(tl.float16), b.load([k, BLOCK]), acc), 0.0)
     c.store([tl.program_id(0) * BLOCK, 0], acc.to(tl.float16))
+
+
+@spelled(ROLES, "*fp16:16, *fp16:16, *fp32:16, *i32, 64, 64")
+def sums_that_later_programs_wait_for(a_ptr, b_ptr, c_ptr, flag, BLOCK: tl.constexpr, K: tl.constexpr):
+    m, n = rows_and_columns(BLOCK, BLOCK)
+    acc = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for i in range(0, tl.program_id(0) + 1):
+        k = i * K + tl.arange(0, K)
+        acc = tl.dot(tl.load(a_ptr + m[:, None] * 4096 + k), tl.load(b_ptr + k[:, None] * 4096 + n), acc)
+    tl.atomic_add(flag, 1)
+    write(c_ptr, acc, m, n, 4096, 4096)

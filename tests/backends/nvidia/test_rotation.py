@@ -150,6 +150,13 @@ def test_iterations_that_need_no_mask_come_first(warps: int) -> None:
     case.check(RANDOM)
 
 
+def test_longest_programs_are_started_first() -> None:
+    for fn, turned in ((kernels.causal, True), (kernels.attention, False)):
+        module = Case(fn, 2 * M, rows=2 * M).made.whole.module
+        numbers = [op.results[0] for op in ops(module, "tt.get_program_id")]
+        assert turned == any(op.operands[1] in numbers for op in ops(module, "arith.subi"))
+
+
 @pytest.mark.parametrize("limit", [1, 150, 1000])
 @pytest.mark.parametrize("shift", [1, 2, 64, 65, 129, 5000, 2**31 - 60])
 def test_bounds_of_masks(shift: int, limit: int) -> None:

@@ -4,7 +4,8 @@
 
     tile IR --inline all--> --sums of products--> --operands in place-->
             --long rows over a cluster--> --large tiles in strips-->
-            --reductions after loops--> --carried numbers--> --choose descriptors--> --assign layouts-->
+            --reductions after loops--> --carried numbers--> --longest programs first-->
+            --choose descriptors--> --assign layouts-->
             --stores in slices-->
             --double buffer--> --roles--> --pipeline loops--> --order memory, barriers--> laid-out tile IR
 """
@@ -30,6 +31,7 @@ from tilewright.backends.nvidia.plan.locks import order_locks
 from tilewright.backends.nvidia.plan.operands_in_place import load_operands_in_place
 from tilewright.backends.nvidia.plan.ordering import order_memory
 from tilewright.backends.nvidia.plan.pipeliner import pipeline_loops
+from tilewright.backends.nvidia.plan.program_order import start_longest_first
 from tilewright.backends.nvidia.plan.reductions_out_of_loops import move_reductions_out_of_loops
 from tilewright.backends.nvidia.plan.roles import split_into_roles
 from tilewright.backends.nvidia.plan.slices import keep_slices_apart, store_in_slices
@@ -94,6 +96,7 @@ def _late_steps(team: Team, options: CudaOptions, arch: Arch, decisions: Decisio
         ("reductions_out_of_loops", lambda module: move_reductions_out_of_loops(module, warps, decisions)),
         ("induction_variables", _simplify_induction_variables),
         ("locks", order_locks),
+        ("program_order", lambda module: start_longest_first(module, decisions)),
         ("descriptors", lambda module: choose_descriptors(module, arch, decisions)),
         ("assign", lambda module: lay_out(module, team, lambda op: plan_dot(op, warps, arch, decisions))),
         ("stores_in_slices", lambda module: store_in_slices(module, decisions)),
