@@ -462,6 +462,8 @@ def _cp(s: Statement) -> None:
 
 @ptx("bar", "barrier")
 def _bar(s: Statement) -> None:
+    if len(s.operands) > 1 and not s.operands[0].isdigit():
+        return  # turns of groups, which run in lockstep here: they tell nobody anything about memory
     name = "llvm.nvvm.bar.warp.sync" if s.has("warp") else "llvm.nvvm.barrier0"
     warp.INTRINSICS[name](s.machine, None)
 

@@ -70,6 +70,9 @@ ROLE_REGISTERS = 24
 # positions. Not measured by itself: attention with tiles of 128 takes 28.
 ROTATION_REGISTERS = 32
 
+# Groups of warps take turns at the products of a rotated loop where its exponentials take so much of the time of these.
+TURNS_SHARE = 0.7
+
 # --- registers -------------------------------------------------------------------------------------------
 
 # Blocks of so many warps get fewer registers where one more of them then fits, even beside others. Measured: H200,

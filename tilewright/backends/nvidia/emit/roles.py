@@ -11,11 +11,19 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
-from tilewright.backends.llvm.types import I1, I32, V
+from tilewright.backends.llvm.types import I1, I32, V, const
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.emit.bulk import stage_of
 from tilewright.backends.nvidia.emit.context import Kernel, emits
-from tilewright.backends.nvidia.tgir.ops import ArriveBarrierOp, ElectOp, EnterRoleOp, WaitPhaseOp, WarpIdOp
+from tilewright.backends.nvidia.tgir.ops import (
+    ArriveBarrierOp,
+    ElectOp,
+    EnterRoleOp,
+    PassTurnOp,
+    TakeTurnOp,
+    WaitPhaseOp,
+    WarpIdOp,
+)
 
 _REGISTERS_AT_MOST = 65536  # of a multiprocessor
 
@@ -69,3 +77,29 @@ def emit_arrive(k: Kernel, op: Operation) -> None:
     f.warp_barrier()
     one = f.and_(f.icmp("eq", k.lane, 0), k.scalar(op.pred))
     f.ptx("@$1 mbarrier.arrive.shared::cta.b64 _, [$0];", "r,b,~{memory}", [f.cast("ptrtoint", place, I32), one])
+
+
+# --- turns --------------------------------------------------------------------------------------------
+
+_GROUP = 4  # warps that multiply together
+
+
+@emits(TakeTurnOp)
+def emit_take_turn(k: Kernel, op: Operation) -> None:
+    """Wait at the barrier of this group, at which the group before arrives."""
+    assert isinstance(op, TakeTurnOp)
+    f, first = k.f, int(op.attr_values()["barrier"])
+    f.ptx(f"bar.sync $0, {2 * _GROUP * WARP};", "r,~{memory}", [f.add(f.lshr(k.warp, 2), first)])
+
+
+@emits(PassTurnOp)
+def emit_pass_turn(k: Kernel, op: Operation) -> None:
+    """Arrive at the barrier of the next group."""
+    assert isinstance(op, PassTurnOp)
+    attrs = op.attr_values()
+    f, first, groups = k.f, int(attrs["barrier"]), int(attrs["groups"])
+    group = f.lshr(k.warp, 2)
+    is_last = f.icmp("eq", group, groups - 1)
+    following = f.select(is_last, const(I32, first), f.add(group, first + 1))
+    arrives = is_last if attrs["first"] else const(I1, 1)
+    f.ptx(f"@$1 bar.arrive $0, {2 * _GROUP * WARP};", "r,b,~{memory}", [following, arrives])

@@ -16,12 +16,13 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.channels import Channel, Position, before, following
 from tilewright.backends.nvidia.plan.pipeliner import SPLIT, Pipeliner
-from tilewright.backends.nvidia.plan.rotation import Rotator, plan_rotation
+from tilewright.backends.nvidia.plan.rotation import TURNS, Rotator, plan_rotation
 from tilewright.backends.nvidia.plan.subjects import ASYNC_DOT, ROTATED
 from tilewright.backends.nvidia.tgir.ops import (
     FenceAsyncSharedOp,
     LocalAllocOp,
     MemDescIndexOp,
+    PassTurnOp,
     WaitPhaseOp,
     WarpGroupDotOp,
 )
@@ -69,6 +70,9 @@ class Consumer(Pipeliner):
         for dot, said in answers:
             self.decisions.note(ASYNC_DOT, dot, said if rotation is None else Yes(dot, "it runs beside another one"))
         if rotation is not None:
+            if rotation.groups:
+                first = Builder(self.outermost)
+                first.effect(PassTurnOp, barrier=TURNS, groups=rotation.groups, first=True)
             Rotator(self.loop, rotation, self.channels, (stage, parity)).run()
             return
         self._receive((stage, parity))
@@ -88,6 +92,7 @@ class Consumer(Pipeliner):
         for loop in self.loops:
             self.loop, at = _carrying(loop, at)
             bodies.append(self.loop)
+        self.outermost = bodies[0]
         for outer, inner in pairwise(bodies):
             _hand_on(outer, (inner.results[-2], inner.results[-1]))
         end = self.body.last_op

@@ -22,6 +22,7 @@ the others keep their order. The closing products' operands in registers are car
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,18 +33,24 @@ from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.channels import Channel, Position, product_ranks
 from tilewright.backends.nvidia.plan.index_sets import Unmasked, end_of_unmasked, unmasked
-from tilewright.backends.nvidia.plan.operands import fragments_read
+from tilewright.backends.nvidia.plan.operands import fragments_read, operand_type
 from tilewright.backends.nvidia.plan.pipeliner import SPLIT, wait_for
 from tilewright.backends.nvidia.plan.prefetch import may_write
-from tilewright.backends.nvidia.tgir.ops import LocalAllocOp, MemDescIndexOp, WarpGroupDotOp
-from tilewright.backends.nvidia.tgir.types import MemDescType, tile_words
+from tilewright.backends.nvidia.tgir.ops import LocalAllocOp, MemDescIndexOp, PassTurnOp, TakeTurnOp, WarpGroupDotOp
+from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, tile_words
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, IfOp, YieldOp
 from tilewright.ops.elementwise import AddIOp
+from tilewright.ops.math import OPS as FUNCTIONS
 from tilewright.passes.rewriting import replace
+
+_GROUP = 4  # warps
+_EXPONENTIAL = (FUNCTIONS["exp"], FUNCTIONS["exp2"])
+_EXPONENTIALS, _MULTIPLICATIONS = 16, 2048  # of a multiprocessor in a cycle; of 16 bits
+TURNS = 2  # the first of the hardware's barriers at which groups take turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,7 @@ class Rotation:
         late: the rest, without the closing products.
         sums: number of the carried value that each closing product goes on with.
         unmasked: selections that need no mask in the first iterations, which have a loop of their own then.
+        groups: groups of four warps that take turns; 0 where each goes on as it may.
     """
 
     front: Sequence[Operation]
@@ -66,6 +74,7 @@ class Rotation:
     late: Sequence[Operation]
     sums: Sequence[int]
     unmasked: Unmasked | None
+    groups: int
 
 
 # --- choice -------------------------------------------------------------------------------------------------------
@@ -98,6 +107,8 @@ def plan_rotation(loop: ForOp, channels: Sequence[Channel], registers: int) -> A
     if isinstance(made, No):
         return made
     what = "the first products of an iteration run beside the last ones of the iteration before"
+    if made.groups:
+        what += ", groups of warps in turns"
     if made.unmasked is not None:
         what += "; iterations whose mask is true everywhere do without it"
     return _unread(made, channels, body) or _tight(made, registers) or Yes(made, what)
@@ -158,7 +169,25 @@ def _parts(
         [op for op in ops if op in late and op not in closing],
         sums,
         unmasked(loop),
+        _groups([op for op in ops if op in front], [*opening, *closing], [op for op in ops if op not in front]),
     )
+
+
+def _groups(front: Sequence[Operation], dots: Sequence[WarpGroupDotOp], others: Sequence[Operation]) -> int:
+    """How many groups take turns: where exponentials take long, one does those while another multiplies."""
+    groups = layout_of(dots[0].d.type).in_sizes["warp"] // _GROUP
+    if groups < 2 or not all(isinstance(op, MemDescIndexOp | WarpGroupDotOp) for op in front):
+        return 0  # what else stands before a product might wait for all groups
+    exponentials = sum(math.prod(shape_of(op.results[0].type)) for op in others if isinstance(op, _EXPONENTIAL))
+    products = sum(_multiplications(dot) for dot in dots)
+    long = exponentials / _EXPONENTIALS >= tuning.TURNS_SHARE * products / _MULTIPLICATIONS
+    return groups if long else 0
+
+
+def _multiplications(dot: WarpGroupDotOp) -> int:
+    """Multiplications of a product, as many as take the time of those of 16 bits."""
+    shape, element = operand_type(dot.b)
+    return shape_of(dot.d.type)[0] * math.prod(shape) * bit_width(element) // 16
 
 
 def _behind(ops: Sequence[Operation], values: Iterable[SSAValue]) -> set[Operation]:
@@ -264,7 +293,7 @@ class Rotator:
         """Write the loop where there is a first iteration; gives its results."""
         loop, body = self.loop, self.body
         known: dict[SSAValue, SSAValue] = dict(zip(body.args, [loop.lb, *loop.iter_args], strict=True))
-        self._open(b, known)
+        self._open(b, known, 0)
         self._settle(b, known, 0)
         b.clone(self.plan.early, known)
         self._expect(b, known)
@@ -313,8 +342,10 @@ class Rotator:
         known |= {old.args[number + 1]: value for number, value in zip(self.kept, carried, strict=False)}
         held: dict[SSAValue, SSAValue] = dict(zip(self.held, carried[len(self.kept) : -1], strict=True))
         within = Builder(end)
-        self._open(within, known)
+        self._open(within, known, self.plan.groups)
         sums = self._close(within, held, carried[-1])
+        if self.plan.groups:
+            within.effect(PassTurnOp, barrier=TURNS, groups=self.plan.groups)
         self._settle(within, known, len(self.plan.closing))
         for op in self.plan.early:
             if op.results and op.results[0] in choices:
@@ -337,12 +368,14 @@ class Rotator:
 
     # -- parts of an iteration ---------------------------------------------------------------------------
 
-    def _open(self, b: Builder, known: dict[SSAValue, SSAValue]) -> None:
-        """Start the opening products."""
+    def _open(self, b: Builder, known: dict[SSAValue, SSAValue], groups: int) -> None:
+        """Start the opening products, of `groups` groups of warps that take turns one after the other."""
         at = (known[self.at[0]], known[self.at[1]])
         for channel in self.channels:
             if channel.plan.first == 0:
                 channel.receive(b, at)
+        if groups:
+            b.effect(TakeTurnOp, barrier=TURNS, groups=groups)
         b.clone(self.plan.front, known)
         for dot in self.plan.opening:
             _let_go(known[dot.d])

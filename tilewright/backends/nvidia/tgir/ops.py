@@ -292,10 +292,37 @@ class EnterRoleOp(LaidOutOp):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
 
+@irdl_op_definition
+class TakeTurnOp(LaidOutOp):
+    """Each of `groups` groups of four warps waits until the one before it has passed its turn on (`PassTurnOp`).
+
+    Group g waits at hardware barrier `barrier` + g. Nothing between the two may wait for all of the groups.
+    """
+
+    name = "ttng.take_turn"
+    ATTRS: ClassVar = {"barrier": I32, "groups": I32}
+    barrier = prop_def()
+    groups = prop_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
+class PassTurnOp(LaidOutOp):
+    """Each group of four warps lets the next take its turn; with `first` only the last one does, before any turn."""
+
+    name = "ttng.pass_turn"
+    ATTRS: ClassVar = {"barrier": I32, "groups": I32, "first": BOOL}
+    barrier = prop_def()
+    groups = prop_def()
+    first = opt_prop_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
 OPS: tuple[type[Operation], ...] = (
     ConvertLayoutOp, LocalAllocOp, LocalLoadOp, LocalStoreOp, MemDescIndexOp, AsyncCopyOp, AsyncCommitOp, AsyncWaitOp,
     WarpGroupDotOp, WarpGroupDotWaitOp, FenceAsyncSharedOp, InitBarrierOp, TmaLoadOp, TmaStoreOp,
-    TmaStoreSlicesOp, WaitBarrierOp, WaitPhaseOp, ArriveBarrierOp, WarpIdOp, ElectOp, EnterRoleOp,
+    TmaStoreSlicesOp, WaitBarrierOp, WaitPhaseOp, ArriveBarrierOp, WarpIdOp, ElectOp, EnterRoleOp, TakeTurnOp,
+    PassTurnOp,
 )  # fmt: skip
 
 
