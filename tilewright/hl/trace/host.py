@@ -250,7 +250,8 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     trace.outside = {id(read.value): read for read in tensors}
     names = {name: builtins.instead(plain(value)) for name, value in scope.items() if name not in source.locals}
     names["__builtins__"] = builtins.scope()
-    elsewhere = torch.empty(0).device.type != "cpu"  # samples are on the CPU whatever the default, which torch 2.9 may not tell
+    # Samples are on the CPU whatever the user's default, which torch 2.9 cannot tell after `set_default_device(None)`.
+    elsewhere = torch.empty(0).device.type != "cpu"
     with tracing(trace), torch.no_grad(), _one_thread(), torch.device("cpu") if elsewhere else nullcontext():
         for name, argument in request.arguments.items():
             names[name] = host_view(trace, argument, (name,), request.options.static_shapes, request.constant)
