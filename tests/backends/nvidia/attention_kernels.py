@@ -93,14 +93,24 @@ def windowed(q, k, v, out, length, shift, limit, M_BLOCK: tl.constexpr, N_BLOCK:
 
 
 @tw.jit
-def by_pointers(q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+def by_pointers(
+    q,
+    k,
+    v,
+    out,
+    length,
+    M_BLOCK: tl.constexpr,
+    N_BLOCK: tl.constexpr,
+    WIDTH: tl.constexpr,
+    SPECIAL: tl.constexpr = True,
+):
     """Loads that read boxes of tensors, which the copy engine moves as well."""
     rows, columns, inner = tl.arange(0, M_BLOCK), tl.arange(0, N_BLOCK), tl.arange(0, WIDTH)
     rows += tl.program_id(0) * M_BLOCK
     queries = tl.load(q + rows[:, None] * WIDTH + inner)
     most, weight = tl.full([M_BLOCK], -1000.0, tl.float32), tl.zeros([M_BLOCK], tl.float32)
     found = tl.zeros([M_BLOCK, WIDTH], tl.float32)
-    for start in tl.range(0, length, N_BLOCK, warp_specialize=True):
+    for start in tl.range(0, length, N_BLOCK, warp_specialize=SPECIAL):
         places = (start + columns)[:, None] * WIDTH + inner
         scores = tl.dot(queries, tl.load(k + places).T)
         most, share, shrink, weight = softmax_step(scores, most, weight)
