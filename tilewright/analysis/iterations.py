@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from xdsl.ir import BlockArgument, SSAValue
 
-from tilewright.analysis.affine import Atom, Monomial, Poly, expanded
+from tilewright.analysis.affine import Atom, Poly, expanded
 from tilewright.analysis.constants import constant_of
+from tilewright.analysis.scalar_evolution import replaced
 from tilewright.ir.values import defining_op, is_made_inside, operands_of
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import AddIOp, CmpIOp, DivSIOp, DivUIOp, MinUIOp, MulIOp, SelectOp
@@ -103,8 +104,7 @@ def in_counters(poly: Poly) -> Poly:
     for value in poly.atoms():
         made = _as_counted(value)
         if made is not None and not any(atom == Atom(value, True) for monomial in poly.terms for atom in monomial):
-            terms = (_replaced(monomial, number, value, made) for monomial, number in poly.terms.items())
-            return in_counters(sum(terms, Poly.of(0)))
+            return in_counters(replaced(poly, {value: made}))
     return poly
 
 
@@ -119,14 +119,6 @@ def _as_counted(value: SSAValue) -> Poly | None:
     if any(atom.owner is body or is_made_inside(atom, loop) for atom in gain.atoms()):
         return None
     return Poly.atom(loop.iter_args[value.index - 1]) + gain * Poly.atom(loop.induction_var)
-
-
-def _replaced(monomial: Monomial, number: int, value: SSAValue, made: Poly) -> Poly:
-    """A term with a polynomial in place of one of its scalars."""
-    term = Poly.of(number)
-    for atom in monomial:
-        term = term * (made if atom.value is value else Poly({(atom,): 1}))
-    return term
 
 
 class Counter(NamedTuple):

@@ -7,6 +7,7 @@ for i = lb .. ub by s: iter_args(%k = 0)       gain(k) = BLOCK, gain(i) = s
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
 from xdsl.ir import SSAValue
 
@@ -106,13 +107,13 @@ class ScalarEvolution:
                 if factor is None or (atom.unsigned and self._inside(atom.value)):
                     return None
                 if values:
-                    factor = _replaced(factor, values)
+                    factor = replaced(factor, values)
                 term = term * factor
             total = total + term
         return total
 
 
-def _replaced(poly: Poly, values: dict[SSAValue, Poly]) -> Poly:
+def replaced(poly: Poly, values: Mapping[SSAValue, Poly]) -> Poly:
     """A polynomial with other values in the places of some scalars."""
     total = Poly({})
     for monomial, coefficient in poly.terms.items():
