@@ -123,3 +123,19 @@ def test_slices_between_numbers_are_those_of_python(bounds: tuple[int, int]) -> 
     for columns in (9, 40, 9):
         x = torch.randn(5, columns)
         torch.testing.assert_close(between(x, *bounds), x[:, slice(*bounds)].sum(-1))
+
+
+@hl.kernel(**OPTIONS)
+def by_halves(x, y):
+    factor = 2.0 if x.size(0) // 2 == 5 else 3.0
+    factor = factor * 5 if x.size(0) // 2 == y.size(0) // 3 else factor
+    out = torch.empty_like(x)
+    for tile in hl.tile(x.size(0)):
+        out[tile] = x[tile] * factor
+    return out
+
+
+@pytest.mark.parametrize(("m", "n"), [(10, 15), (11, 9), (12, 18), (12, 3)])
+def test_expressions_of_sizes_that_are_equal_are_guards(m: int, n: int) -> None:
+    factor = (2.0 if m // 2 == 5 else 3.0) * (5 if m // 2 == n // 3 else 1)
+    assert torch.equal(by_halves(torch.ones(m), torch.ones(n)), torch.full([m], factor))

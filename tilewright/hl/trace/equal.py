@@ -12,8 +12,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
+from typing import Any
 
-from tilewright.hl.symbols import Atom, Sym, is_chosen, show, substitute
+from tilewright.hl.symbols import Sym, is_chosen, show, substitute
 from tilewright.hl.trace.state import Fixed, Trace
 
 _NUMBER = re.compile(r"(?<!dimension )(?<!\.)\b\d+")
@@ -41,15 +42,30 @@ def equate(trace: Trace, one: int, other: int) -> None:
     known = [substitute(size, trace.actual.get) for size in sizes]
     if isinstance(known[0], Sym) or known[0] != known[1]:
         return
-    if all(isinstance(size, Sym) and _is_host(size.atom) for size in sizes):
-        raise Equal(show(sizes[0]), show(sizes[1]))
-    for atom in (found for size in open_sizes for found in size.atoms() if _is_host(found)):
+    take_for_one(*sizes)
+    for atom in (found for size in open_sizes for found in size.atoms() if found.kind == "host"):
         number = trace.actual[atom]
         assert number is not None  # as the size is known
         raise Fixed(atom.text, number)
 
 
-def _is_host(atom: Atom | None) -> bool:
+def take_for_one(left: Any, right: Any) -> None:
+    """Start the trace again where two numbers that are equal in the call that binds are one number of the host and
+    another, or a constant; of expressions a guard is all that can be known.
+
+    Raises:
+        Equal: both are numbers of the host.
+        Fixed: one is.
+    """
+    if _is_host(left) and _is_host(right):
+        raise Equal(show(left), show(right))
+    size, number = (left, right) if isinstance(left, Sym) else (right, left)
+    if _is_host(size) and not isinstance(number, Sym):
+        raise Fixed(show(size), number)
+
+
+def _is_host(value: Any) -> bool:
+    atom = value.atom if isinstance(value, Sym) else None
     return atom is not None and atom.kind == "host"
 
 

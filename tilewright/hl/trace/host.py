@@ -23,7 +23,7 @@ from tilewright.hl.trace import branches, builtins, carried, loops, rewrite, sta
 from tilewright.hl.trace.arguments import device_of, has_numbers, host_view, integers
 from tilewright.hl.trace.call_effects import Effects, effects_of
 from tilewright.hl.trace.choices import Choices
-from tilewright.hl.trace.equal import Equal
+from tilewright.hl.trace.equal import Equal, take_for_one
 from tilewright.hl.trace.messages import named
 from tilewright.hl.trace.modes import DispatchMode, FunctionMode
 from tilewright.hl.trace.numbers import OPERATIONS, Number, combined
@@ -324,16 +324,8 @@ def _host_compare(trace: Trace, op: str, left: Any, right: Any) -> bool | Config
     truth = _TRUTH[op](*pair)
     trace.guards.append((f"({show(left)}) {op} ({show(right)})", truth))
     if truth == (op == "==") and op in ("==", "!="):
-        if _is_atom(left) and _is_atom(right):
-            raise Equal(show(left), show(right))
-        size, number = (left, right) if isinstance(left, Sym) else (right, left)
-        if _is_atom(size) and not isinstance(number, Sym):
-            raise Fixed(show(size), number)
+        take_for_one(left, right)
     return truth
-
-
-def _is_atom(value: Any) -> bool:
-    return isinstance(value, Sym) and value.atom is not None
 
 
 def _divide_symbols(left: Any, right: Any) -> Any:
