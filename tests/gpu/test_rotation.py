@@ -25,7 +25,9 @@ def attend(fn: Any, length: int, width: int, columns: int, *, rows: int = M, mor
     tiles = -(-rows // M)
     grid = (3, 1) if fn is kernels.staying else (tiles, 1)
     last = [length, tiles] if fn is kernels.staying else [length, *more]
-    given = [describe(x, [n, width]) for x, n in ((q, M), (k, columns), (v, columns), (out, M))]
+    given: list[Any] = [q, k, v, out]
+    if fn is not kernels.by_pointers:
+        given = [describe(x, [n, width]) for x, n in zip(given, (M, columns, columns, M), strict=True)]
     made = fn[grid](*given, *last, M_BLOCK=M, N_BLOCK=columns, WIDTH=width, **options)
     scores = q.double() @ k.double().T
     places = torch.arange(length, device="cuda")
@@ -54,6 +56,19 @@ def test_attention(width: int, columns: int, stages: int) -> None:
         rotated(made)
         assert made.n_spills == 0
     attend(kernels.staying, 4 * columns, width, columns, rows=7 * M, num_warps=8, num_stages=stages)
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize(("width", "columns", "stages"), [(64, 64, 2), (64, 128, 3), (128, 128, 2)])
+def test_boxes_of_pointers(width: int, columns: int, stages: int) -> None:
+    for length in (columns, 2 * columns, 8 * columns):
+        for asked in (True, False):
+            made = attend(
+                kernels.by_pointers, length, width, columns, rows=5 * M, num_warps=8, num_stages=stages, SPECIAL=asked
+            )
+            if asked or width == 128:
+                rotated(made)
+            assert made.n_spills == 0
 
 
 @pytest.mark.sanitize

@@ -204,13 +204,13 @@ def test_roles_unasked() -> None:
     assert plain == {(64, 4): [], (64, 8): [], (128, 4): [], (128, 8): [8, 4]}
 
 
-def test_roles_of_boxes_are_asked_for() -> None:
-    """Through pointers rotated loops have not run on a GPU."""
+def test_roles_of_boxes() -> None:
+    """Loads through pointers that read boxes take part as those through descriptors do."""
     given = [*(np.zeros((128, 128), np.float16) for _ in range(4)), 256]
     sizes = {"M_BLOCK": 128, "N_BLOCK": 128, "WIDTH": 128}
     options = {"num_warps": 8, "num_stages": 2, "tensor_maps": True}
     made = [Described(kernels.by_pointers, given, **sizes, **options, SPECIAL=special) for special in (True, False)]
-    assert [one.roles for one in made] == [[8, 4], []]
+    assert [one.roles for one in made] == [[8, 4], [8, 4]]
 
 
 def _unasked(width: int, warps: int) -> list[int]:

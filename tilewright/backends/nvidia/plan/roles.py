@@ -54,7 +54,6 @@ from tilewright.backends.nvidia.plan.prefetch import (
     ring_bytes,
 )
 from tilewright.backends.nvidia.plan.subjects import RING, ROLES
-from tilewright.backends.nvidia.plan.tma import FROM_POINTERS
 from tilewright.backends.nvidia.tgir.ops import (
     ElectOp,
     EnterRoleOp,
@@ -197,14 +196,7 @@ def _pays(loop: ForOp, prefetches: Sequence[Prefetch], options: CudaOptions, han
         return False
     if loop_of(loop) is not None and size >= tuning.ROLE_BYTES:
         return True
-    rotates = hands_on and size >= tuning.ROTATED_BYTES and 1 in product_ranks(loop.body.block).values()
-    return rotates and not any(map(_is_box_of_pointers, prefetches))
-
-
-def _is_box_of_pointers(prefetch: Prefetch) -> bool:
-    """Whether a load was one through pointers: rotated loops of those have run in the simulator only."""
-    maker = prefetch.load.operands[0].owner
-    return isinstance(maker, Operation) and FROM_POINTERS in maker.attributes
+    return hands_on and size >= tuning.ROTATED_BYTES and 1 in product_ranks(loop.body.block).values()
 
 
 def _spilling(loop: ForOp, registers: int) -> No | None:
