@@ -116,9 +116,13 @@ sanitize-gpu: $(VENV)/.gpu ## the corpus, every name of the language and more un
 
 bench-gpu: $(VENV)/.gpu ## race against Triton and torch on an NVIDIA GPU (HELION=folder: and Helion; libraries of kernels where they are installed); JSON goes to benchmarks/results/
 	@$(BIN)/python -m benchmarks.gpu $(BENCH)
+	@$(BIN)/python -m benchmarks.sustained
+	@$(BIN)/python -m benchmarks.pointers_gpu
+	@$(BIN)/python -m benchmarks.operands_gpu
 	@$(BIN)/python -m benchmarks.forms --cuda --triton
 	@$(BIN)/python -m benchmarks.hl_gpu $(if $(HELION),--helion $(HELION))
 	@$(BIN)/python -m benchmarks.hl_defaults --device cuda
+	@$(BIN)/python -m benchmarks.hl_gradients --device cuda
 	@$(BIN)/python -m benchmarks.inductor_gpu
 	@$(BIN)/python -m benchmarks.libraries_gpu
 
