@@ -19,7 +19,7 @@ from tilewright.hl.rows import table
 from tilewright.hl.rows.files import RECIPES, ROWS
 from tilewright.hl.rows.gather import span
 from tilewright.hl.symbols import Sym, is_chosen, number_needed
-from tilewright.hl.trace import shape_arguments
+from tilewright.hl.trace import host_parts, shape_arguments
 from tilewright.hl.trace.arguments import strides_of
 from tilewright.hl.trace.carried import tensors
 from tilewright.hl.trace.extents import extent as extent_of
@@ -71,6 +71,8 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
 
     def _host(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         makes = name in shape_arguments.DEVICED
+        if name in shape_arguments.CUTS:
+            host_parts.bounds_are_constants(self.trace, [args, kwargs])
         change = self._extent if makes else sample_of
         args, kwargs = _map(change, args), {key: _map(change, value) for key, value in kwargs.items()}
         if makes:
@@ -404,6 +406,8 @@ def _host_operation(trace: Trace, function: Any, name: str, args: tuple[Any, ...
             changed = args[at] if at < len(args) else kwargs.get(argument.name)
             for _, tensor in tensors(changed):
                 trace.written.add(memory_of(tensor))
+    if name in host_parts.CLAMPED:
+        host_parts.CLAMPED[name](trace, *args, **kwargs)
     if name in ("empty_like", "zeros_like", "ones_like", "full_like") and args[0].is_meta:
         # torch's meta function for these imports sympy; its kernel in C++ has the same strides, dense for a view
         key = torch._C.DispatchKey.CompositeExplicitAutograd

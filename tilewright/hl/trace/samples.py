@@ -15,6 +15,8 @@ from typing import Any
 import torch
 
 _PRIMES = tuple(n for n in range(11, 2003, 2) if all(n % p for p in range(3, min(n, 45), 2)))
+_APART = 15
+"""Primes from an extent of one trace to that of the next: parts, `ceil(n / 8)`, should not round to one number."""
 _AXES, _EXTENTS = (tuple(n for n in _PRIMES if (n > 1000) is large) for large in (False, True))
 
 
@@ -37,7 +39,7 @@ class Sampling:
     def __init__(self, constants: Iterable[int], round: int) -> None:
         free, extents = _free(frozenset(abs(int(n)) for n in constants))
         self.round = round
-        self._axes, self._extents = free[round:], extents[round:]
+        self._axes, self._extents = free[round:], extents[round * _APART :]
         self.fractions = 0
         self.taken = 0, 0  # axes and extents; a pass that is thrown away gives its own back
 

@@ -21,6 +21,9 @@ QUESTIONS = _names(
     "dim ndimension is_contiguous element_size is_floating_point is_complex is_signed storage_offset is_same_size"
 )
 
+# What takes a part of a tensor: numbers say where.
+CUTS = _names("__getitem__ narrow narrow_copy split split_with_sizes chunk tensor_split unfold as_strided")
+
 FACTORIES = _names("empty zeros ones full arange rand randn randint empty_strided eye linspace tensor")
 
 LIKE = _names("empty_like zeros_like ones_like full_like rand_like randn_like")
