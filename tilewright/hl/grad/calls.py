@@ -141,8 +141,8 @@ def backward_of(kernel: Kernel, args: tuple[Any, ...]) -> list[tuple[int, Backwa
     wanted = {name for name, arg in zip(kernel.signature.parameters, args, strict=True) if gradient_slot.wants(arg)}
     made = []
     for loop in found.loops():
-        floats = [tensor for tensor in loop.loaded.values() if tensor.dtype.is_floating_point]
-        own = [t for t in floats if not wanted or t.text not in kernel.signature.parameters or t.text in wanted]
+        floats = [(name, t.text) for name, t in loop.loaded.items() if t.dtype.is_floating_point]
+        own = [name for name, text in floats if not wanted or text not in kernel.signature.parameters or text in wanted]
         if own and loop.written:
-            made.append((loop.line, loop.backward(frozenset(tensor.name for tensor in own))))
+            made.append((loop.line, loop.backward(frozenset(own))))
     return made

@@ -10,7 +10,7 @@ import torch
 from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
-from tilewright.hl.grad import checks, degree, owners
+from tilewright.hl.grad import checks, degree, overwritten, owners
 from tilewright.hl.grad.adjoint import Adjoint
 from tilewright.hl.grad.broadcasts import narrow
 from tilewright.hl.grad.exchange import Exchange, Exchanged, Keeping, exchanges
@@ -89,6 +89,7 @@ def _derived(
     region = clone(graph.region)
     try:
         narrow(region)
+        overwritten.rename(region)
         checks.check(region)
         histories = Histories(sizes)
         _check_maxima(region, histories)

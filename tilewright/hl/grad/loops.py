@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.config import Config
-from tilewright.hl.grad import runs
+from tilewright.hl.grad import overwritten, runs
 from tilewright.hl.grad.derive import Derived, derive, place, tensors_of
 from tilewright.hl.grad.made import kernel_of
 from tilewright.hl.grad.program import Program
@@ -33,10 +33,13 @@ class Backward:
         settings: of the kernel that is differentiated.
         config: of the derived kernel; None where it is chosen.
         place: of the loop in the user's file.
+        writes: what becomes of what the written tensors hold.
 
     Attributes:
         saved: names of the tensors that are kept for it.
         places: of these among those that are loaded and written.
+        copied: the places of those that the loop changes, of which copies are kept.
+        added: for each written tensor whether the loop only adds to it.
         is_checked: whether the kernel is known to compile.
     """
 
@@ -48,6 +51,7 @@ class Backward:
         settings: Settings,
         config: Config | None,
         place: errors.Location,
+        writes: overwritten.Writes,
     ) -> None:
         self.derived, self.loaded, self.written, self.place = derived, loaded, written, place
         program = derived.program
@@ -60,6 +64,9 @@ class Backward:
             self.saved = self.parameters = []
         self.places = [[*loaded, *written].index(name) for name in self.saved]
         self.results = [owner.tensor for owner in derived.owners]
+        held = set(map(overwritten.before, writes.held))
+        self.copied = [at for at, name in zip(self.places, self.saved, strict=True) if name in held]
+        self.added = [name in writes.added for name in written]
 
     def __call__(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The gradients, by name of the tensor, from saved tensors, numbers, and the gradients that come in."""
@@ -106,8 +113,9 @@ class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
             tensors: those that are loaded and those that are written.
         """
         ctx.way_back, launch, ctx.numbers, given = call
+        copies = {place: tensors[place].clone() for place in ctx.way_back.copied}
         launch()
-        saved = [tensors[place] for place in ctx.way_back.places]
+        saved = [copies.get(place, tensors[place]) for place in ctx.way_back.places]
         if given:
             saved = [given.get(name, own) for name, own in zip(ctx.way_back.saved, saved, strict=True)]
         outs = tensors[len(ctx.way_back.loaded) :]
@@ -129,7 +137,24 @@ class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
             watched = [t for t in (*grads, *ctx.saved_tensors) if t.requires_grad]
             call = backward.derived.program.name, backward.place, len(made)
             made = dict(zip(names, Once.apply(call, *made.values(), *watched), strict=True))
-        return None, *(made.get(name) for name in backward.loaded), *(None for _ in grads)
+        passed = [grad if added else None for grad, added in zip(grads, backward.added, strict=True)]
+        return None, *(made.get(name) for name in backward.loaded), *passed
+
+
+class Into(torch.autograd.Function):  # type: ignore[misc]  # torch is not checked
+    """A view that a loop has written. PyTorch takes the first argument of a function to be the view that it changes."""
+
+    @staticmethod
+    def forward(ctx: Any, view: Any, written: Any, added: bool) -> Any:
+        """`written` has the elements of `view`, and the gradient."""
+        ctx.added = added
+        ctx.mark_dirty(view)
+        return view
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """What the view held is gone, or added to. PyTorch takes None for a gradient of the whole tensor."""
+        return grads[0] if ctx.added else torch.zeros_like(grads[0]), grads[0], None
 
 
 class Once(torch.autograd.Function):  # type: ignore[misc]  # torch is not checked
@@ -175,8 +200,10 @@ class Loop:
         self.name, self.traces, self.at, self.settings = name, traces, at, settings
         self.sizes, self.blocks = sizes, sizes if fixed else None
         loaded, written = tensors_of(traces[0], at)
-        self.loaded = {key: tensor for key, tensor in loaded.items() if key not in written or not _floats(tensor)}
-        self.loaded |= {key: tensor for key, tensor in loaded.items() if _floats(tensor)}
+        self.writes = overwritten.Writes(traces[0].graphs[at].region)
+        self.loaded = {
+            overwritten.before(key) if key in self.writes.held else key: tensor for key, tensor in loaded.items()
+        }
         self.written = {key: tensor for key, tensor in written.items() if _floats(tensor)}
         self.line = traces[0].graphs[at].line
         self.numbers = Program(name, traces[0].graphs[at].region).numbers
@@ -221,24 +248,61 @@ class Loop:
         if not (wanted or changed) or not torch.is_grad_enabled():
             launch()
             return []
-        if changed:
-            raise exc.NotDifferentiable(
-                f"{self.name} writes {changed[0]}, which wants a gradient: what it held before would have one as well",
-                self._place(),
-                hint=f"write a fresh tensor, torch.empty_like({changed[0]}), or call .detach()",
-            )
         if not outs:
             launch()
             return []
         backward = self.backward(wanted)
+        if changed:
+            self._check_changed(dict(zip(self.written, outs, strict=True)))
         self._check_order(backward)
+        self._check_apart(loads, outs)
         if not backward.is_checked:
             try:
                 backward.check(dict(zip((*self.loaded, *self.written), (*loads, *outs), strict=True)) | numbers)
             except exc.Error as error:
                 raise exc.located(error, self._place()) from error.__cause__
-        Step.apply((backward, launch, numbers, given), *loads, *outs)
+        if not any(out._is_view() for out in outs):
+            Step.apply((backward, launch, numbers, given), *loads, *outs)
+            return backward.saved
+        own = [out.data if out._is_view() else out for out in outs]
+        made = Step.apply((backward, launch, numbers, given), *loads, *own)
+        for out, new, added in zip(outs, made, backward.added, strict=True):
+            if out._is_view():
+                Into.apply(out, new, added)
         return backward.saved
+
+    def _check_changed(self, outs: dict[str, Any]) -> None:
+        """Refuse to write what wants a gradient, unless nothing or all of what it held is left."""
+        for name, out in outs.items():
+            if not out.requires_grad:
+                continue
+            base = out._base if out._is_view() else out
+            if out.is_leaf or (base is not None and base.is_leaf and base.requires_grad):
+                reason, hint = "is a leaf of autograd", f"write {name}.clone()"
+            elif name in self.writes.covered or name in self.writes.added:
+                continue
+            else:
+                reason = "what it held before would have one as well"
+                hint = f"write all of it in one statement, or a fresh tensor, torch.empty_like({name})"
+            where = place(self.traces[0], self.writes.lines[name])
+            raise exc.NotDifferentiable(
+                f"{self.name} writes {name}, which wants a gradient: {reason}", where, hint=hint
+            )
+
+    def _check_apart(self, loads: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+        """Refuse tensors that have elements in common with one that is written: their names say nothing of that."""
+        held = [name in map(overwritten.before, self.writes.held) for name in self.loaded]
+        others = [tensor for tensor, is_held in zip(loads, held, strict=True) if not is_held]
+        found = overwritten.meeting(outs, others)
+        if found is None:
+            return
+        names = [*self.written, *(name for name, is_held in zip(self.loaded, held, strict=True) if not is_held)]
+        one, other = (names[at] for at in found)
+        raise exc.NotDifferentiable(
+            f"{one}, which the loop writes, has elements in common with {other}: the gradient of neither is known",
+            self._place(),
+            hint="write a fresh tensor",
+        )
 
     def backward(self, wanted: frozenset[str]) -> Backward:
         """The backward pass for the tensors in `wanted`, derived at the first call."""
@@ -250,7 +314,7 @@ class Loop:
                 derived = derive(self.traces, self.at, wanted, name, self.blocks, self.sizes)
             given = list(self.loaded), list(self.written)
             config = config_of(derived.program, self.blocks)
-            found = self._known[wanted] = Backward(derived, *given, self.settings, config, self._place())
+            found = self._known[wanted] = Backward(derived, *given, self.settings, config, self._place(), self.writes)
         return found
 
     def _place(self) -> Any:
