@@ -11,6 +11,7 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.constexpr import plain
+from tilewright.hl.grad import counts
 from tilewright.hl.grad.loops import Backward, Loop
 from tilewright.hl.grad.runs import Place
 from tilewright.hl.grad.sizes import depend_on_tiles
@@ -49,7 +50,8 @@ class Differentiated:
                 f"it can be compiled, but not be followed by PyTorch: {error.message}", error.location, hint=error.hint
             )
             raise refused from error
-        self._holds = make_holds(list(arguments), self.traces[0].guards, outside, namespace(kernel.fn))
+        facts = [*self.traces[0].guards, *[counts.settle(traced) for traced in self.traces][0]]
+        self._holds = make_holds(list(arguments), facts, outside, namespace(kernel.fn))
         if len(self.traces[0].graphs) != len(self.bound.traced.graphs) or self.traces[0].effects.is_random:
             raise exc.NotDifferentiable(
                 "random functions of torch in a loop have no gradient, nor has host code that runs other loops for "
