@@ -294,7 +294,9 @@ class Pass:
         starts = [_zeros(out) if one is None else one for one, out in zip(starts, outs, strict=True)]
         outer = self.adjoint._outer(node, self.sub.before)
         kwargs = replay.held({key: node.kwargs[key] for key in ("begin", "end")}, self.sub.before)
-        axes = [replace(axis, backward=self.has_history) for axis in replay.axes_of(node, self.sub.before)]
+        axes = [
+            replace(axis, backward=axis.backward != self.has_history) for axis in replay.axes_of(node, self.sub.before)
+        ]
         made = Node("loop", (), {"axes": axes, **kwargs}, node.line)
         with replay.inside(made) as fresh:
             carried = []

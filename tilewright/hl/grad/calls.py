@@ -11,7 +11,7 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.constexpr import plain
-from tilewright.hl.grad import counts
+from tilewright.hl.grad import counts, names
 from tilewright.hl.grad.loops import Backward, Loop
 from tilewright.hl.grad.runs import Place
 from tilewright.hl.grad.sizes import depend_on_tiles
@@ -50,7 +50,10 @@ class Differentiated:
                 f"it can be compiled, but not be followed by PyTorch: {error.message}", error.location, hint=error.hint
             )
             raise refused from error
-        facts = [*self.traces[0].guards, *[counts.settle(traced) for traced in self.traces][0]]
+        facts, _ = (counts.settle(traced) for traced in self.traces)
+        for traced in self.traces:
+            names.settle(traced)
+        facts = [*self.traces[0].guards, *facts]
         self._holds = make_holds(list(arguments), facts, outside, namespace(kernel.fn))
         if len(self.traces[0].graphs) != len(self.bound.traced.graphs) or self.traces[0].effects.is_random:
             raise exc.NotDifferentiable(
@@ -86,9 +89,9 @@ class Differentiated:
         loaded = self._loaded.get(config)
         if loaded is None:
             loops = self.loops(config)
-            names = {**self.bound.scope, **self.bound.traced.captured, "_steps": loops}
+            scope = {**self.bound.scope, **self.bound.traced.captured, "_steps": loops}
             module = self.bound.module(config, around=lambda at, launch: loops[at].text(launch))
-            loaded = self._loaded[config] = Loaded(self.bound.name, module, names, self.bound.source.file)
+            loaded = self._loaded[config] = Loaded(self.bound.name, module, scope, self.bound.source.file)
         return loaded
 
     def loops(self, config: Config | None = None) -> list[Loop]:

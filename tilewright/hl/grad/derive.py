@@ -199,8 +199,19 @@ def _settled(
         decided.append(owners.decide(several))
         owners.settle(adjoint.trace, program, several, decided[-1], sizes)
     simplify(region)
+    _check_names(program)
     text = program_text(program) if decided else ""  # no gradient flows: there is nothing to compute
     return Derived(program, text, tuple(decided))
+
+
+def _check_names(program: Program) -> None:
+    """Refuse numbers with the names of tensors of the derived kernel."""
+    made = {line.split(" = ")[0] for line in program.made}
+    twice = (made | set(program.tensors)) & set(program.numbers)
+    if twice:
+        raise exc.NotDifferentiable(
+            f"{min(twice)} is a number, and the name of a gradient", hint=f"give {min(twice)} another name"
+        )
 
 
 def place(traced: Traced, line: int) -> errors.Location:

@@ -17,8 +17,9 @@ from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.grad import overwritten, runs
 from tilewright.hl.grad.derive import Derived, derive, place, tensors_of
-from tilewright.hl.grad.made import kernel_of
+from tilewright.hl.grad.made import differentiable, kernel_of
 from tilewright.hl.grad.program import Program
+from tilewright.hl.runtime.kernel import Kernel
 from tilewright.hl.settings import Settings
 from tilewright.hl.trace.host import Traced
 
@@ -38,7 +39,7 @@ class Backward:
     Attributes:
         saved: names of the tensors that are kept for it.
         places: of these among those that are loaded and written.
-        copied: the places of those that the loop changes, of which copies are kept.
+        copied: which of the loaded tensors the loop changes, so that a copy is saved.
         added: for each written tensor whether the loop only adds to it.
         is_checked: whether the kernel is known to compile.
     """
@@ -56,6 +57,7 @@ class Backward:
         self.derived, self.loaded, self.written, self.place = derived, loaded, written, place
         program = derived.program
         self.kernel = kernel_of(derived.text, program.name, settings, config) if derived.text else None
+        self._twice: Kernel | None = None
         self.is_checked = False
         incoming = {f"grad_{name}" for name in written}
         self.saved = [name for name in program.tensors if name not in incoming]
@@ -65,14 +67,25 @@ class Backward:
         self.places = [[*loaded, *written].index(name) for name in self.saved]
         self.results = [owner.tensor for owner in derived.owners]
         held = set(map(overwritten.before, writes.held))
-        self.copied = [at for at, name in zip(self.places, self.saved, strict=True) if name in held]
+        self.copied = [at for at, name in enumerate(loaded) if name in held & set(self.saved)]
         self.added = [name in writes.added for name in written]
 
-    def __call__(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The gradients, by name of the tensor, from saved tensors, numbers, and the gradients that come in."""
+    def __call__(self, given: Mapping[str, Any], watched: bool = False) -> dict[str, Any]:
+        """The gradients, by name of the tensor.
+
+        Args:
+            given: saved tensors, numbers, and the gradients that come in, by name.
+            watched: whether the gradients have gradients themselves.
+
+        Raises:
+            NotDifferentiable: they are wanted, and there are none.
+        """
         if self.kernel is None:
             return {}
-        made = self.kernel(*(given[name] for name in self.parameters))
+        kernel = self.kernel
+        if watched:
+            kernel = self._twice = self._twice or differentiable(kernel)
+        made = kernel(*(given[name] for name in self.parameters))
         return dict(zip(self.results, made, strict=True))
 
     def check(self, named: Mapping[str, Any]) -> None:
@@ -102,20 +115,20 @@ class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
     @staticmethod
     def forward(
         ctx: Any,
-        call: tuple[Backward, Callable[[], None], Mapping[str, Any], Mapping[str, Any]],
+        call: tuple[Backward, Callable[[], None], Mapping[str, Any], Mapping[str, Any], list[tuple[Any, int]]],
         *tensors: Any,
     ) -> Any:
         """Run the loop, which writes the last of `tensors`.
 
         Args:
             ctx: what autograd keeps.
-            call: (the way back, the launch, numbers, what is saved in the place of the tensor of a name).
+            call: (the way back, the launch, numbers, what is saved in the place of the tensor of a name, views
+                whose elements are saved and their versions).
             tensors: those that are loaded and those that are written.
         """
-        ctx.way_back, launch, ctx.numbers, given = call
-        copies = {place: tensors[place].clone() for place in ctx.way_back.copied}
+        ctx.way_back, launch, ctx.numbers, given, ctx.views = call
         launch()
-        saved = [copies.get(place, tensors[place]) for place in ctx.way_back.places]
+        saved = [tensors[place] for place in ctx.way_back.places]
         if given:
             saved = [given.get(name, own) for name, own in zip(ctx.way_back.saved, saved, strict=True)]
         outs = tensors[len(ctx.way_back.loaded) :]
@@ -128,17 +141,28 @@ class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
         """Run the derived kernel."""
         backward: Backward = ctx.way_back
         given = dict(zip(backward.saved, ctx.saved_tensors, strict=True)) | ctx.numbers
-        twice = torch.is_grad_enabled()
-        with torch.no_grad():
-            given |= {f"grad_{name}": g.contiguous() for name, g in zip(backward.written, grads, strict=True)}
-            made = backward(given)
-        if twice:
-            names = list(made)
-            watched = [t for t in (*grads, *ctx.saved_tensors) if t.requires_grad]
-            call = backward.derived.program.name, backward.place, len(made)
-            made = dict(zip(names, Once.apply(call, *made.values(), *watched), strict=True))
+        if any(view._version != version for view, version in ctx.views):
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"the result of {backward.derived.program.name.removesuffix('_backward')}, which is a view"
+            )
+        given |= {f"grad_{name}": g.contiguous() for name, g in zip(backward.written, grads, strict=True)}
+        made = _watched(backward, given) if torch.is_grad_enabled() else backward(given)
         passed = [grad if added else None for grad, added in zip(grads, backward.added, strict=True)]
         return None, *(made.get(name) for name in backward.loaded), *passed
+
+
+def _watched(backward: Backward, given: dict[str, Any]) -> dict[str, Any]:
+    """Gradients that have gradients: the derived kernel is differentiated as any other, or it is said why not."""
+    try:
+        return backward(given, watched=True)
+    except exc.NotDifferentiable as error:
+        reason = error.message or ""
+    with torch.no_grad():
+        made = backward(given)
+    watched = [one for one in given.values() if isinstance(one, torch.Tensor) and one.requires_grad]
+    call = backward.derived.program.name, reason, backward.place, len(made)
+    return dict(zip(list(made), Once.apply(call, *made.values(), *watched), strict=True))
 
 
 class Into(torch.autograd.Function):  # type: ignore[misc]  # torch is not checked
@@ -161,16 +185,16 @@ class Once(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
     """Gradients that have no gradient themselves: asking for one is an error, not nothing."""
 
     @staticmethod
-    def forward(ctx: Any, call: tuple[str, errors.Location, int], *tensors: Any) -> Any:
-        """The first of the tensors; `call` are the name of the gradient, the place of the loop, and how many."""
-        ctx.name, ctx.place, count = call
+    def forward(ctx: Any, call: tuple[str, str, errors.Location, int], *tensors: Any) -> Any:
+        """The first of the tensors; `call`: the name of the gradient, why it has none, the loop, and how many."""
+        ctx.name, ctx.reason, ctx.place, count = call
         return tuple(tensor.view_as(tensor) for tensor in tensors[:count])
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         """Refuse."""
         raise exc.DoubleBackward(
-            f"the gradient of {ctx.name}, which is itself a gradient, is not derived",
+            f"the gradient of {ctx.name}, which is itself a gradient, is not derived: {ctx.reason}",
             ctx.place,
             hint="call loss.backward() without create_graph=True, or compute this part in PyTorch",
         )
@@ -261,14 +285,19 @@ class Loop:
                 backward.check(dict(zip((*self.loaded, *self.written), (*loads, *outs), strict=True)) | numbers)
             except exc.Error as error:
                 raise exc.located(error, self._place()) from error.__cause__
+        if backward.copied:
+            loads = tuple(one.clone() if at in backward.copied else one for at, one in enumerate(loads))
+        views: list[tuple[Any, int]] = []
+        call = backward, launch, numbers, given, views
         if not any(out._is_view() for out in outs):
-            Step.apply((backward, launch, numbers, given), *loads, *outs)
+            Step.apply(call, *loads, *outs)
             return backward.saved
-        own = [out.data if out._is_view() else out for out in outs]
-        made = Step.apply((backward, launch, numbers, given), *loads, *own)
+        made = Step.apply(call, *loads, *(out.data if out._is_view() else out for out in outs))
         for out, new, added in zip(outs, made, backward.added, strict=True):
             if out._is_view():
                 Into.apply(out, new, added)
+        kept = [out for name, out in zip(self.written, outs, strict=True) if out._is_view() and name in backward.saved]
+        views += [(out.detach(), out._version) for out in kept]
         return backward.saved
 
     def _check_changed(self, outs: dict[str, Any]) -> None:

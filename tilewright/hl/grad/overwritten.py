@@ -103,6 +103,9 @@ def rename(region: Region) -> None:
         visit(region)
 
 
+_TRIES: Any = 10_000
+"""How many candidates are tried before two tensors are taken to meet."""
+
 _BASE = 1 << 12
 """Where memory begins for whoever compares places."""
 
@@ -132,6 +135,6 @@ def meeting(written: Sequence[Any], others: Sequence[Any]) -> tuple[int, int] | 
 
 def _meet(one: Any, other: Any) -> bool:
     try:
-        return bool(np.shares_memory(np.asarray(_Place(one)), np.asarray(_Place(other)), max_work=10_000))
+        return bool(np.shares_memory(np.asarray(_Place(one)), np.asarray(_Place(other)), max_work=_TRIES))
     except np.exceptions.TooHardError:
         return True
