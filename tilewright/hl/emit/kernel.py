@@ -43,6 +43,7 @@ class Kernel:
         self.tensors: dict[str, HostTensor] = {}
         self.scalars: dict[str, str] = {}
         self._parameters: dict[str, str] = {}
+        self._powers: dict[str, int] = {}  # of two that the launcher computes, by their text
         self.values: dict[int, Any] = {}
         self.offsets: dict[int, str] = {}
         self.indices: dict[Any, str] = {}
@@ -90,6 +91,9 @@ class Kernel:
     def _atom(self, atom: Atom) -> str:
         if atom.kind == "host":
             return self._scalar(str(atom.key), atom.text)
+        if atom.kind == "op":  # the next power of two
+            written = text(Sym.of(atom), lambda inner: inner.text)
+            return self._scalar(f"power_above_{self._powers.setdefault(written, len(self._powers))}", written)
         if atom.kind == "whole":
             return str(atom.key)
         axis = self.decision.axes[int(atom.key)]

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+import tilewright
 from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.runtime import tracer_slot
 from tilewright.hl.trace.numbers import float_text
@@ -48,6 +49,7 @@ def _function(parameters: Iterable[str], checks: list[str], known: dict[str, Any
         " except (LookupError, AttributeError, TypeError, ValueError):",
         "  return False",
     )
+    known["tilewright"] = tilewright  # facts may name powers of two
     exec("\n".join(lines), known)
     guard: Guard = known["guard"]
     return guard

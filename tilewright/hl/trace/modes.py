@@ -406,8 +406,7 @@ def _host_operation(trace: Trace, function: Any, name: str, args: tuple[Any, ...
             changed = args[at] if at < len(args) else kwargs.get(argument.name)
             for _, tensor in tensors(changed):
                 trace.written.add(memory_of(tensor))
-    if name in host_parts.CLAMPED:
-        host_parts.CLAMPED[name](trace, *args, **kwargs)
+    host_parts.settle(trace, function, name, args, kwargs)
     if name in ("empty_like", "zeros_like", "ones_like", "full_like") and args[0].is_meta:
         # torch's meta function for these imports sympy; its kernel in C++ has the same strides, dense for a view
         key = torch._C.DispatchKey.CompositeExplicitAutograd
