@@ -413,7 +413,20 @@ def test_attention_of_torch_on_tiles():
     q, keys, v = torch.randn(2, 5, 8), torch.randn(2, 7, 8), torch.randn(2, 7, 8)
     mask = torch.rand(2, 5, 7) > 0.4
     mask[0, 0] = False  # a row that sees nothing is zero
-    eq(k(q, keys, v, mask), F.scaled_dot_product_attention(q, keys, v, mask))
+    expected = F.scaled_dot_product_attention(q, keys, v, mask)
+    eq(k(q, keys, v, mask), expected)
+    with pytest.raises(exc.ConstantNeeded, match="scale="):
+        hl.kernel(k.fn, static_shapes=False)(q, keys, v, mask)
+
+    @hl.kernel(static_shapes=False)
+    def specialized(q, keys, v, mask):
+        out = torch.empty_like(q)
+        hl.specialize(q.size(-1))
+        for b, t in hl.tile([q.size(0), q.size(1)]):
+            out[b, t, :] = F.scaled_dot_product_attention(q[b, t, :], keys[b, :, :], v[b, :, :], mask[b, t, :])
+        return out
+
+    eq(specialized(q, keys, v, mask), expected)
 
 
 def test_one_hot_and_embedding():

@@ -272,6 +272,16 @@ def _one_hot(trace: Trace, tensor: Any, num_classes: Any = -1) -> Any:
     return (tensor[..., None] == torch.arange(num_classes)).to(torch.int64)
 
 
+def _attention(trace: Trace, query: Any, *args: Any, **kwargs: Any) -> Any:
+    """PyTorch's C++ code makes a number of the width, for the scale that it has unless one is given."""
+    if trace.region is not None and kwargs.get("scale") is None and isinstance(_extent(trace, query, -1), Sym):
+        raise exc.ConstantNeeded(
+            "the scale of attention is one over the root of a size that is no constant",
+            hint="give `scale=`, or make the width a constant ahead of the loop: hl.specialize(q.size(-1))",
+        )
+    return NotImplemented
+
+
 def _truth(trace: Trace, tensor: Any) -> Any:
     """Python asks whether a value is true, in code that is not the kernel's own text.
 
@@ -297,6 +307,7 @@ _ANSWERS: dict[str, Handler] = {
     "item": _item,
     "embedding": _embedding,
     "one_hot": _one_hot,
+    "scaled_dot_product_attention": _attention,
     "__getitem__": _getitem,
     "__setitem__": _setitem,
 }
