@@ -252,6 +252,36 @@ def _product(name: str) -> Handler:
     return answer
 
 
+def _embedding(trace: Trace, *args: Any, **kwargs: Any) -> Any:
+    """Rows of a table of the host, which is the second argument of `F.embedding`, the first of `torch.embedding`."""
+    given = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, torch.Tensor)]
+    if trace.region is None or len(given) != 2 or not any(map(trace.is_host, given)):
+        return NotImplemented
+    table, at = given if trace.is_host(given[0]) and given[0].is_floating_point() else given[::-1]
+    return load(trace, table, (at, slice(None)))
+
+
+def _one_hot(trace: Trace, tensor: Any, num_classes: Any = -1) -> Any:
+    """A comparison with the numbers of the classes."""
+    if trace.region is None:
+        return NotImplemented
+    if isinstance(num_classes, int) and num_classes < 0:
+        raise exc.ConstantNeeded(
+            "how many classes there are depends on values of a tile", hint="give the number: F.one_hot(x, num_classes)"
+        )
+    return (tensor[..., None] == torch.arange(num_classes)).to(torch.int64)
+
+
+def _attention(trace: Trace, query: Any, *args: Any, **kwargs: Any) -> Any:
+    """PyTorch's C++ code makes a number of the width, for the scale that it has unless one is given."""
+    if trace.region is not None and kwargs.get("scale") is None and isinstance(_extent(trace, query, -1), Sym):
+        raise exc.ConstantNeeded(
+            "the scale of attention is one over the root of a size that is no constant",
+            hint="give `scale=`, or make the width a constant ahead of the loop: hl.specialize(q.size(-1))",
+        )
+    return NotImplemented
+
+
 def _truth(trace: Trace, tensor: Any) -> Any:
     """Python asks whether a value is true, in code that is not the kernel's own text.
 
@@ -275,6 +305,9 @@ _ANSWERS: dict[str, Handler] = {
     "numel": _count,
     "nelement": _count,
     "item": _item,
+    "embedding": _embedding,
+    "one_hot": _one_hot,
+    "scaled_dot_product_attention": _attention,
     "__getitem__": _getitem,
     "__setitem__": _setitem,
 }

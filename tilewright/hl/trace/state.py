@@ -242,7 +242,7 @@ class Trace:
             name = self.hosts[id(arg)].text if id(arg) in self.hosts else "a tensor of the host"
             raise exc.HostTensorDirectUsage(
                 f"{name} is a whole tensor of the host; a loop can only use parts of it",
-                hint=f"subscript it, for instance {name}[tile]",
+                hint=f"subscript it, for instance {name}[tile]; its views (view, reshape, T) are made before the loop",
             )
         if arg.dim() == 0:
             with self.silence():
