@@ -89,11 +89,15 @@ class Adjoint:
             env: Env = {}
             self.replay.plain(before, env)
             self.replay.structure(loop, env, self._grid)
-        return load_results(region, self.stored, lambda: self.trace.fresh(torch.empty(())).id)
+        return load_results(region, self.stored, self.fresh)
+
+    def fresh(self) -> int:
+        """A number that no value has."""
+        return int(self.trace.fresh(torch.empty(())).id)
 
     def next_number(self) -> int:
-        """A number that no value has."""
-        return self.trace.fresh(torch.empty(())).id + 1
+        """The same, nor any number above it."""
+        return self.fresh() + 1
 
     def _grid(self, nodes: list[Node], env: Env) -> None:
         frame = Frame()

@@ -144,5 +144,5 @@ def backward_of(kernel: Kernel, args: tuple[Any, ...]) -> list[tuple[int, Backwa
         floats = [tensor for tensor in loop.loaded.values() if tensor.dtype.is_floating_point]
         own = [t for t in floats if not wanted or t.text not in kernel.signature.parameters or t.text in wanted]
         if own and loop.written:
-            made.append((loop.line, loop.backward(frozenset(tensor.name for tensor in own))))
+            made.append((loop.line, loop.as_called(frozenset(tensor.name for tensor in own))))
     return made

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
-from tilewright.hl.grad import checks, degree, owners
+from tilewright.hl.grad import aliases, checks, degree, owners
 from tilewright.hl.grad.adjoint import Adjoint
 from tilewright.hl.grad.broadcasts import narrow
 from tilewright.hl.grad.exchange import Exchange, Exchanged, Keeping, exchanges
@@ -46,6 +48,7 @@ def derive(
     name: str,
     blocks: dict[int, int] | None,
     sizes: dict[int, int],
+    views: aliases.Aliases = frozenset(),
 ) -> Derived:
     """The backward pass of a top-level loop.
 
@@ -56,6 +59,7 @@ def derive(
         name: of the kernel that is made.
         blocks: the sizes of tiles that the user gave, by the number of the axis.
         sizes: the sizes of tiles in the forward pass, whoever chose them.
+        views: the tensors that are views of others, to whose gradients PyTorch would add theirs.
 
     Raises:
         NotDifferentiable: it has none, or a size that the trace invented got into it.
@@ -64,7 +68,7 @@ def derive(
     with torch.autograd.graph.saved_tensors_hooks(
         as_they_are, as_they_are
     ):  # those of the caller are for its own tensors
-        first, second = (_derived(traced, at, wanted, name, blocks, sizes) for traced in traces)
+        first, second = (_derived(traced, at, wanted, name, blocks, sizes, views) for traced in traces)
     if first.text != second.text:
         pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
         ours = next((line.strip() for line, twin in pairs if line != twin), "")
@@ -84,18 +88,20 @@ def _derived(
     name: str,
     blocks: dict[int, int] | None,
     sizes: dict[int, int],
+    views: aliases.Aliases,
 ) -> Derived:
     graph = traced.graphs[at]
     region = clone(graph.region)
     try:
         narrow(region)
         checks.check(region)
+        _hold_shifts(region)
         histories = Histories(sizes)
         _check_maxima(region, histories)
         while True:
             try:
                 first, made = _reversed(traced, region, wanted, histories, blocks or {})
-                return _settled(first, made, Program(name, made, blocks=sizes), wanted, blocks)
+                return _settled(first, made, Program(name, made, blocks=sizes), wanted, blocks, views)
             except exc.HistoryNeeded as error:
                 histories.add(error.loop, error)
     except exc.Error as error:
@@ -105,6 +111,20 @@ def _derived(
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         refused = _refused(error, str(error).splitlines()[0], 0)
         raise exc.located(refused, place(traced, graph.line)) from error
+
+
+def _hold_shifts(region: Region) -> None:
+    """Let no gradient flow through maxima on which no result depends."""
+    for node in degree.shifts(region):
+        node.function = _held(node.function)
+
+
+def _held(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():
+            return function(*args, **kwargs)
+
+    return run
 
 
 def _check_maxima(region: Region, histories: Histories) -> None:
@@ -180,9 +200,16 @@ def _exchanged(
 
 
 def _settled(
-    adjoint: Adjoint, region: Region, program: Program, wanted: frozenset[str], blocks: dict[int, int] | None
+    adjoint: Adjoint,
+    region: Region,
+    program: Program,
+    wanted: frozenset[str],
+    blocks: dict[int, int] | None,
+    views: aliases.Aliases,
 ) -> Derived:
+    joined = aliases.join(region, owners.contributions(region), views, adjoint.fresh)
     found = owners.contributions(region)
+    found = {name: found[name] for name in sorted(found, key=lambda name: name in joined)}  # behind what they are of
 
     def sizes(axis: Axis) -> int:
         return (blocks or {}).get(axis.id) or owners.part_size(region, axis)
@@ -195,7 +222,10 @@ def _settled(
         )
     decided = []
     for several in found.values():
-        decided.append(owners.decide(several))
+        name = several[0].tensor.name
+        decided.append(joined.get(name) or owners.decide(several))
+        if name in joined:
+            program.made.append(aliases.line(several[0].tensor, dict(views)[name]))
         owners.settle(adjoint.trace, program, several, decided[-1], sizes)
     simplify(region)
     text = program_text(program) if decided else ""  # no gradient flows: there is nothing to compute

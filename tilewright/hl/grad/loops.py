@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.config import Config
-from tilewright.hl.grad import runs
+from tilewright.hl.grad import aliases, runs
 from tilewright.hl.grad.derive import Derived, derive, place, tensors_of
 from tilewright.hl.grad.made import kernel_of
 from tilewright.hl.grad.program import Program
@@ -59,7 +59,7 @@ class Backward:
         if not derived.text:
             self.saved = self.parameters = []
         self.places = [[*loaded, *written].index(name) for name in self.saved]
-        self.results = [owner.tensor for owner in derived.owners]
+        self.results = [owner.tensor for owner in derived.owners if owner.form != "joined"]
 
     def __call__(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The gradients, by name of the tensor, from saved tensors, numbers, and the gradients that come in."""
@@ -180,7 +180,8 @@ class Loop:
         self.written = {key: tensor for key, tensor in written.items() if _floats(tensor)}
         self.line = traces[0].graphs[at].line
         self.numbers = Program(name, traces[0].graphs[at].region).numbers
-        self._known: dict[frozenset[str], Backward] = {}
+        self._views = aliases.candidates(self.loaded)
+        self._known: dict[tuple[frozenset[str], aliases.Aliases], Backward] = {}
         self._wanted: dict[tuple[bool, ...], frozenset[str]] = {}
 
     def text(self, launch: str) -> str:
@@ -230,7 +231,10 @@ class Loop:
         if not outs:
             launch()
             return []
-        backward = self.backward(wanted)
+        views: aliases.Aliases = frozenset()
+        if self._views:
+            views = aliases.of_call(self._views, dict(zip(self.loaded, loads, strict=True)))
+        backward = self.backward(wanted, views)
         self._check_order(backward)
         if not backward.is_checked:
             try:
@@ -240,18 +244,23 @@ class Loop:
         Step.apply((backward, launch, numbers, given), *loads, *outs)
         return backward.saved
 
-    def backward(self, wanted: frozenset[str]) -> Backward:
-        """The backward pass for the tensors in `wanted`, derived at the first call."""
-        found = self._known.get(wanted)
+    def backward(self, wanted: frozenset[str], views: aliases.Aliases = frozenset()) -> Backward:
+        """The backward pass for the tensors in `wanted`, some of them views of others; derived at the first call."""
+        found = self._known.get((wanted, views))
         if found is None:
             number = f"_{self.at}" if len(self.traces[0].graphs) > 1 else ""
             name = f"{self.name}_backward{number}"
             with _disable_current_modes():  # of whoever wants to know whether there is one, without data
-                derived = derive(self.traces, self.at, wanted, name, self.blocks, self.sizes)
+                derived = derive(self.traces, self.at, wanted, name, self.blocks, self.sizes, views)
             given = list(self.loaded), list(self.written)
             config = config_of(derived.program, self.blocks)
-            found = self._known[wanted] = Backward(derived, *given, self.settings, config, self._place())
+            found = self._known[wanted, views] = Backward(derived, *given, self.settings, config, self._place())
         return found
+
+    def as_called(self, wanted: frozenset[str]) -> Backward:
+        """The backward pass that a call had for these tensors; where there was none, that without views."""
+        found = (one for (names, _), one in self._known.items() if names == wanted)
+        return next(found, None) or self.backward(wanted)
 
     def _place(self) -> Any:
         return place(self.traces[0], self.line)
@@ -260,7 +269,7 @@ class Loop:
         """Refuse, or warn of, sums in any order where the user wants the same bits every time."""
         if not torch.are_deterministic_algorithms_enabled():
             return
-        atomic = [owner for owner in backward.derived.owners if owner.form == "atomic"]
+        atomic = [owner for owner in backward.derived.owners if owner.form in ("atomic", "joined")]
         if not atomic:
             return
         message = f"the gradient of {atomic[0].tensor} in {self.name} is summed atomically: {atomic[0].why}"
