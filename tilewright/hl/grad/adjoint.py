@@ -77,6 +77,7 @@ class Adjoint:
         self.trace, self.wanted = self.replay.trace, wanted
         self.lasting = lasting(traced)
         self.stored: list[Stored] = []
+        self.inner: dict[int, tuple[Node, int]] = {}  # by value: which inner loop of the forward pass carries it out
 
     def derive(self, loop: Node, before: list[Node]) -> Region:
         """The region of the backward pass: the same grid, whose body ends with contributions to gradients.
@@ -122,6 +123,8 @@ class Adjoint:
             before = dict(env)
             with torch.no_grad():
                 self.replay.structure(node, env, self.replay.plain)
+            if len(self.trace.loops) == 1 and node.op == "loop":
+                self.inner |= {self.replay.lifted(env[out.id]).id: (node, at) for at, out in enumerate(node.outs)}
             after = {out.id: env[out.id] for out in node.outs if out.dtype.is_floating_point}
             for sample in after.values():
                 sample.requires_grad_()

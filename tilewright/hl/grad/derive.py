@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from tilewright.hl.grad.kept_types import store_as_read
 from tilewright.hl.grad.maxima import running_maxima
 from tilewright.hl.grad.program import Program
 from tilewright.hl.grad.simplify import histories, simplify
+from tilewright.hl.grad.summaries import keeping, load_summaries
 from tilewright.hl.grad.text import program_text
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, clone, walk
 from tilewright.hl.trace.host import Traced
@@ -34,11 +35,15 @@ class Derived:
         program: the kernel.
         text: it, as text.
         owners: for each tensor whose gradient the kernel returns, in this order, who adds it up.
+        forward: the forward pass that keeps, and returns, what the kernel reads besides; None where there is nothing.
+        forward_text: it, as text.
     """
 
     program: Program
     text: str
     owners: tuple[owners.Owner, ...]
+    forward: Program | None = None
+    forward_text: str = ""
 
 
 def derive(
@@ -49,6 +54,7 @@ def derive(
     blocks: dict[int, int] | None,
     sizes: dict[int, int],
     views: aliases.Aliases = frozenset(),
+    keeps: bool = False,
 ) -> Derived:
     """The backward pass of a top-level loop.
 
@@ -60,6 +66,7 @@ def derive(
         blocks: the sizes of tiles that the user gave, by the number of the axis.
         sizes: the sizes of tiles in the forward pass, whoever chose them.
         views: the tensors that are views of others, to whose gradients PyTorch would add theirs.
+        keeps: whether the forward pass may keep more than its results.
 
     Raises:
         NotDifferentiable: it has none, or a size that the trace invented got into it.
@@ -68,7 +75,7 @@ def derive(
     with torch.autograd.graph.saved_tensors_hooks(
         as_they_are, as_they_are
     ):  # those of the caller are for its own tensors
-        first, second = (_derived(traced, at, wanted, name, blocks, sizes, views) for traced in traces)
+        first, second = (_derived(traced, at, wanted, name, blocks, sizes, views, keeps) for traced in traces)
     if first.text != second.text:
         pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
         ours = next((line.strip() for line, twin in pairs if line != twin), "")
@@ -89,6 +96,7 @@ def _derived(
     blocks: dict[int, int] | None,
     sizes: dict[int, int],
     views: aliases.Aliases,
+    keeps: bool,
 ) -> Derived:
     graph = traced.graphs[at]
     region = clone(graph.region)
@@ -101,7 +109,9 @@ def _derived(
         while True:
             try:
                 first, made = _reversed(traced, region, wanted, histories, blocks or {})
-                return _settled(first, made, Program(name, made, blocks=sizes), wanted, blocks, views)
+                forward = _forward(traced, region, first, made, name, sizes) if keeps and not histories.loops else None
+                derived = _settled(first, made, Program(name, made, blocks=sizes), wanted, blocks, views)
+                return replace(derived, forward=forward, forward_text=program_text(forward) if forward else "")
             except exc.HistoryNeeded as error:
                 histories.add(error.loop, error)
     except exc.Error as error:
@@ -155,6 +165,17 @@ def _reversed(
     return first, made
 
 
+def _forward(
+    traced: Traced, region: Region, adjoint: Adjoint, made: Region, name: str, sizes: dict[int, int]
+) -> Program | None:
+    """The forward pass that keeps what `made`, which is changed, loads then; None where there is nothing to keep."""
+    before, top = region.nodes[:-1], region.nodes[-1]
+    found = load_summaries(made, adjoint.inner, top, adjoint.fresh)
+    if not found:
+        return None
+    return keeping(traced, before, top, found, Program(name.replace("_backward", "_forward"), Region(), blocks=sizes))
+
+
 def _refused(error: Exception, message: str, line: int) -> exc.NotDifferentiable:
     """The error for a derivative in which something is that hl does not have."""
     made = exc.NotDifferentiable(
@@ -196,7 +217,9 @@ def _exchanged(
     _clean(made)
     made.nodes += [node for other in others for node in other.nodes]
     number = store_as_read(made, last.next_number())
-    return Adjoint(traced, wanted, histories, number), made
+    last = Adjoint(traced, wanted, histories, number)
+    last.inner = first.inner
+    return last, made
 
 
 def _settled(

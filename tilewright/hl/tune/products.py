@@ -191,9 +191,21 @@ def _shares(found: list[Body], sizes: Mapping[Atom, int]) -> bool:
 
 
 def stages(graph: Graph, sizes: Mapping[Atom, int], shared: int) -> int:
-    """How many steps of the loop with products fit the shared memory, beside what is loaded outside of it."""
+    """How many steps of the loop with products fit the shared memory, beside what is loaded outside of it.
+
+    A pass that multiplies more often than it loads tiles, as in backward passes of attention, takes longer than its
+    loads: one step ahead is enough for it, and what deeper pipelines hold would keep programs from sharing a processor.
+    """
     found = list(bodies(graph.loop.regions[0]))
     inside = max((loaded(body, sizes) for body in found if body.products and body.axes), default=0)
     outside = sum(loaded(body, sizes) for body in found if not body.axes)
     room = shared // (1 + _shares(found, sizes))
-    return max(1, min(4, (room - outside) // inside)) if inside else 1
+    most = 2 if any(body.axes and len(body.products) > _tiles(body) for body in found) else 4
+    return max(1, min(most, (room - outside) // inside)) if inside else 1
+
+
+def _tiles(body: Body) -> int:
+    """How many tiles of two dimensions or more a body loads."""
+    return sum(
+        node.op == "load" and len([dim for dim in accessed(node) if not dim.is_one]) > 1 for node in body.accesses
+    )
