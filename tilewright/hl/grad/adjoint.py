@@ -90,6 +90,10 @@ class Adjoint:
             env: Env = {}
             self.replay.plain(before, env)
             self.replay.structure(loop, env, self._grid)
+        return region
+
+    def with_results(self, region: Region) -> Region:
+        """A derived region that loads what the forward pass has stored."""
         return load_results(region, self.stored, self.fresh)
 
     def fresh(self) -> int:

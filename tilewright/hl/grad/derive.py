@@ -153,10 +153,12 @@ def _reversed(
     """The loops of the backward pass, each gradient's contributions still where they arise."""
     before, top = region.nodes[:-1], region.nodes[-1]
     first = Adjoint(traced, wanted, histories)
-    made = _clean(first.derive(top, before))
+    made = first.derive(top, before)
     moves = exchanges(owners.contributions(made), top, histories)
     if moves:
         first, made = _exchanged(traced, wanted, top, moves, blocks, histories)
+    else:
+        made = _clean(first.with_results(made))
     if histories.loops:
         nodes, number = kept(traced, before, top, histories, reads(made), first.next_number())
         made.nodes[:0] = nodes
@@ -205,7 +207,7 @@ def _exchanged(
     """The loops of a backward pass where loops change places."""
     first = Keeping(traced, wanted, histories)
     first.exchanges, first.grid, first.kept = moves, top.kwargs["axes"], {}
-    made = first.derive(top, [])
+    made = first.with_results(first.derive(top, []))
     others = []
     last: Adjoint = first
     for one in moves:

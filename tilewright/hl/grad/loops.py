@@ -61,9 +61,12 @@ class Backward:
         self.forward: Kernel | None = None
         self.kept: list[str] = []
         if derived.forward is not None and derived.text:
-            self.forward = kernel_of(derived.forward_text, derived.forward.name, settings, forward_config)
+            self.forward = kernel_of(
+                derived.forward_text, derived.forward.name, settings, forward_config, bool(derived.forward.numbers)
+            )
             self.kept = list(derived.forward.results)
-        self.kernel = kernel_of(derived.text, program.name, settings, config) if derived.text else None
+        numbers = bool(program.numbers)
+        self.kernel = kernel_of(derived.text, program.name, settings, config, numbers) if derived.text else None
         self.is_checked = False
         incoming = {f"grad_{name}" for name in written}
         self.saved = [name for name in program.tensors if name not in incoming]

@@ -200,12 +200,15 @@ def stages(graph: Graph, sizes: Mapping[Atom, int], shared: int) -> int:
     inside = max((loaded(body, sizes) for body in found if body.products and body.axes), default=0)
     outside = sum(loaded(body, sizes) for body in found if not body.axes)
     room = shared // (1 + _shares(found, sizes))
-    most = 2 if any(body.axes and len(body.products) > _tiles(body) for body in found) else 4
+    most = 2 if any(body.axes and len(body.products) > _tiles(body, sizes) for body in found) else 4
     return max(1, min(most, (room - outside) // inside)) if inside else 1
 
 
-def _tiles(body: Body) -> int:
-    """How many tiles of two dimensions or more a body loads."""
-    return sum(
-        node.op == "load" and len([dim for dim in accessed(node) if not dim.is_one]) > 1 for node in body.accesses
-    )
+def _tiles(body: Body, sizes: Mapping[Atom, int]) -> int:
+    """How many tiles of two dimensions or more each turn of a body loads anew."""
+    own = {axis.id for axis in body.axes}
+    loads = [node for node in body.accesses if node.op == "load"]
+    anew = [
+        accessed(node) for node in loads if any(entry.what in own for entry in node.args[1] if entry.kind == "tile")
+    ]
+    return sum(len([dim for dim in dims if elements((dim,), sizes) > 1]) > 1 for dims in anew)
