@@ -267,13 +267,22 @@ def _round(calls: Contest, device: str) -> Iterator[tuple[str, float]]:
 
 
 def summary(times: dict[str, list[float]]) -> dict[str, float]:
-    """Medians in milliseconds, and how many times as long as the derived one the others take."""
+    """Medians in milliseconds, and how many times as long as the derived one the others take.
+
+    "undisturbed" are ratios of tenth percentiles, which other work on the machine changes less.
+    """
     made = {name: statistics.median(found) * 1e3 for name, found in times.items()}
     ours = times.get("derived")
     for name, found in times.items() if ours is not None else ():
         if name != "derived" and ours is not None:
             made[f"{name} / derived"] = statistics.median(b / a for a, b in zip(ours, found, strict=True))
+            made[f"{name} / derived, undisturbed"] = _undisturbed(found) / _undisturbed(ours)
     return made
+
+
+def _undisturbed(times: list[float]) -> float:
+    """The tenth percentile: what a call takes when the machine does nothing else meanwhile."""
+    return sorted(times)[len(times) // 10]
 
 
 def main() -> None:

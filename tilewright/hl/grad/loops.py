@@ -87,7 +87,7 @@ class Backward:
     def run_forward(self, tensors: tuple[Any, ...], numbers: Mapping[str, Any]) -> tuple[Any, ...]:
         """Run the loop and give what it keeps, from tensors that are loaded and written."""
         assert self.forward is not None and self.derived.forward is not None
-        given = dict(zip((*self.loaded, *self.written), tensors, strict=True)) | numbers
+        given = {**dict(zip((*self.loaded, *self.written), tensors, strict=True)), **numbers}
         program = self.derived.forward
         with torch.no_grad():
             made = self.forward(*(given[name] for name in (*program.tensors, *program.numbers)))

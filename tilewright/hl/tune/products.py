@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tilewright.hl.dims import Axis, Dim
-from tilewright.hl.graph.nodes import Graph, Node, Region, Value, accessed
+from tilewright.hl.graph.nodes import Graph, Node, Region, Subscript, Value, accessed
 from tilewright.hl.symbols import Atom
 
 PRODUCTS = ("product", "scaled_product")
@@ -208,7 +208,10 @@ def _tiles(body: Body, sizes: Mapping[Atom, int]) -> int:
     """How many tiles of two dimensions or more each turn of a body loads anew."""
     own = {axis.id for axis in body.axes}
     loads = [node for node in body.accesses if node.op == "load"]
-    anew = [
-        accessed(node) for node in loads if any(entry.what in own for entry in node.args[1] if entry.kind == "tile")
-    ]
+    anew = [accessed(node) for node in loads if not all(_stays(entry, own) for entry in node.args[1])]
     return sum(len([dim for dim in dims if elements((dim,), sizes) > 1]) > 1 for dims in anew)
+
+
+def _stays(entry: Subscript, own: set[int]) -> bool:
+    """Whether a subscript is plainly the same in all turns of loops over the axes in `own`."""
+    return entry.kind == "slice" or (entry.kind == "tile" and entry.what not in own)
