@@ -82,6 +82,16 @@ def test_what_else_a_row_has_does_not_matter():
     _agrees(lambda x: kernel(x, x.view(-1), LABELS), lambda x: (x**2).sum(-1) * picked(x), LOGITS)
 
 
+def test_a_view_of_the_caller_may_be_asked_for_its_gradient():
+    kernel, x = hl.kernel(squares_beside.fn), LOGITS.clone().requires_grad_()
+    view = x.view(-1)
+    for_x, for_view = torch.autograd.grad(kernel(x, view, LABELS).sum(), (x, view))
+    places = torch.arange(9) * 20 + LABELS
+    expected = torch.zeros_like(LOGITS).view(-1).index_add(0, places, 2 * LOGITS.view(-1)[places])
+    torch.testing.assert_close(for_view, expected)
+    torch.testing.assert_close(for_x, expected.view_as(LOGITS) + 1)
+
+
 def test_tensors_that_are_no_views_keep_gradients_of_their_own():
     kernel = hl.kernel(squares_beside.fn)
     places = torch.arange(9) * 20 + LABELS

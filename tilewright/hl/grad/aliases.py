@@ -10,6 +10,7 @@ A gradient of its own would be cleared, filled at some places, and added: three 
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
 from collections.abc import Callable, Mapping
@@ -25,10 +26,20 @@ Aliases = frozenset[tuple[str, str]]
 """Pairs of names: a view, and the tensor that it is a view of."""
 
 
-def candidates(tensors: Mapping[str, HostTensor]) -> list[tuple[str, str]]:
-    """The pairs of contiguous tensors of as many elements, of which one may be a view of the other."""
+def candidates(tensors: Mapping[str, HostTensor], function: ast.FunctionDef) -> list[tuple[str, str]]:
+    """The pairs of contiguous tensors of as many elements, of which one may be a view that the host code makes.
+
+    A view that the caller has may be asked for its own gradient.
+    """
     forms = {name: _form(tensor) for name, tensor in tensors.items() if tensor.dtype.is_floating_point}
-    return [(a, b) for a, b in itertools.permutations(forms, 2) if forms[a] is not None and forms[a] == forms[b]]
+    nodes = list(ast.walk(function))
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own -= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    for node in nodes:
+        if isinstance(node, ast.Return) and node.value is not None:
+            own -= {part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)}
+    pairs = [(a, b) for a, b in itertools.permutations(forms, 2) if forms[a] is not None and forms[a] == forms[b]]
+    return [(view, base) for view, base in pairs if tensors[view].text in own]
 
 
 def _form(tensor: HostTensor) -> Any:
@@ -43,7 +54,7 @@ def _form(tensor: HostTensor) -> Any:
 def is_view(one: Any, of: Any) -> bool:
     """Whether PyTorch adds the gradient of a tensor to that of another one in the same order of elements."""
     made = one.grad_fn
-    if made is None or one.data_ptr() != of.data_ptr() or type(made).__name__ not in _VIEWS:
+    if made is None or type(made).__name__ not in _VIEWS:
         return False
     ((source, number),) = made.next_functions
     if of.grad_fn is None:

@@ -223,7 +223,7 @@ class Loop:
         self.written = {key: tensor for key, tensor in written.items() if _floats(tensor)}
         self.line = traces[0].graphs[at].line
         self.numbers = Program(name, traces[0].graphs[at].region).numbers
-        self._views = aliases.candidates(self.loaded)
+        self._views = aliases.candidates(self.loaded, traces[0].source.tree)
         self._known: dict[tuple[frozenset[str], aliases.Aliases, bool], Backward] = {}
         self._wanted: dict[tuple[bool, ...], frozenset[str]] = {}
         self._ready: dict[tuple[bool, ...], Backward] = {}  # what calls like one before need not look at again
