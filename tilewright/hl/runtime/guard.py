@@ -93,7 +93,8 @@ def make_guard(
         tensors = [name for name, argument in arguments.items() if _may_want(argument)]
         tensors += [read.text for read in found if _may_want(read.value)]
         wanted = " or ".join(f"{text}.requires_grad" for text in tensors)
-        checks += [f"not (({wanted}) and _watched())"] if tensors else []
+        if tensors:  # first: a call that wants gradients has the other guard to pass
+            checks.insert(0, f"not (({wanted}) and _watched())")
     checks += _facts(facts, found, known)
     return _function(arguments, checks, known)
 
