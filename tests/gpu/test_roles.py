@@ -65,6 +65,14 @@ def test_programs_that_take_several_tiles(depth: int, stages: int) -> None:
         divided(multiply(kernels.staying, SMALL, (1000, 64, depth), programs=programs, num_warps=8, num_stages=stages))
 
 
+@pytest.mark.sanitize
+@pytest.mark.parametrize("depth", [64, 128, 1024])
+def test_loops_that_follow_each_other(depth: int) -> None:
+    for warps in (4, 8):
+        divided(multiply(kernels.two_loops, SMALL, (520, 136, depth), num_warps=warps))
+        divided(multiply(kernels.staying_with_two_loops, SMALL, (1000, 64, depth), programs=3, num_warps=warps))
+
+
 @pytest.mark.parametrize(("blocks", "warps"), [((128, 256, 64), 8), ((256, 128, 64), 8), ((64, 256, 64), 4)])
 def test_large_blocks(blocks: tuple[int, int, int], warps: int) -> None:
     made = multiply(kernels.product, blocks, (2048, 2048, 2048), num_warps=warps, num_stages=4)

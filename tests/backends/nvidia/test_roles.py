@@ -53,13 +53,14 @@ class Case:
         self.a = rng.integers(-4, 5, (rows, depth)).astype(left)
         self.b = rng.integers(-4, 5, (depth, N)).astype(right)
         self.c = np.full((rows, N), -1, np.float16)
-        last = [depth, *([-(-rows // M)] if fn is kernels.staying else [])]
+        stays = fn in (kernels.staying, kernels.staying_with_two_loops)
+        last = [depth, *([-(-rows // M)] if stays else [])]
         last = [] if fn is kernels.bounded_by_memory else last
         first = self.a if fn is kernels.by_pointers else describe(self.a, [M, K])
         given = [first, describe(self.b, [K, N]), describe(self.c, [M, N]), *more, *last]
         options = {"num_warps": 8, **options}
         self.made = Described(fn, given, M_BLOCK=M, N_BLOCK=N, K_BLOCK=K, **options)
-        self.grid = (2, 1) if fn is kernels.staying else (-(-rows // M), 1)
+        self.grid = (2, 1) if stays else (-(-rows // M), 1)
         self.expected = self.a.astype(np.float32) @ self.b.astype(np.float32)
 
     def check(self, order: str = FIRST, *, early: bool = False) -> None:
@@ -98,6 +99,15 @@ def test_loops_over_tiles_are_divided_unasked() -> None:
     assert Described(persistent, [*given, 1], num_warps=8, **blocks).roles == [8, 4]
     assert not Described(persistent, [*given, 1], num_warps=4, **blocks).roles
     assert not Described(descriptor_kernels.matmul, given, num_warps=8, **blocks).roles
+
+
+@pytest.mark.parametrize(("order", "early"), ORDERS)
+@pytest.mark.parametrize(("fn", "rows"), [(kernels.two_loops, M), (kernels.staying_with_two_loops, 3 * M + 8)])
+@pytest.mark.parametrize("iterations", [1, 2, 5])
+def test_loops_that_follow_each_other(fn: Any, rows: int, iterations: int, order: str, early: bool) -> None:
+    case = Case(fn, iterations * K, rows=rows)
+    assert case.made.roles == [8, 4]
+    case.check(order, early=early)
 
 
 @pytest.mark.parametrize(("order", "early"), ORDERS)
@@ -154,7 +164,8 @@ def test_depth_of_the_rings() -> None:
 @pytest.mark.parametrize(
     ("fn", "more"),
     [
-        (kernels.by_pointers, ()), (kernels.under_a_condition, ()), (kernels.two_loops, ()),
+        (kernels.by_pointers, ()), (kernels.under_a_condition, ()), (kernels.unlike_loops, ()),
+        (kernels.loops_at_two_places, ()),
         (kernels.behind_a_signal, (np.zeros(1, np.int32),)), (kernels.bounded_by_memory, (np.array([192], np.int32),)),
     ],
 )  # fmt: skip

@@ -36,7 +36,7 @@ class Case:
         length: keys.
         rows: queries.
         values: type of V.
-        bounds: shift and limit of `windowed`.
+        bounds: shift and limit of `windowed`, ends of the first parts of `in_parts`.
         options: of the compilation.
     """
 
@@ -57,9 +57,10 @@ class Case:
         self.out = np.full((rows, WIDTH), 9, np.float16)
         blocks = ((self.q, M), (self.k, N), (self.v, N), (self.out, M))
         given = [*(describe(x, [n, WIDTH]) for x, n in blocks), length, *bounds]
-        if fn is kernels.by_pointers:
-            given, options["tensor_maps"] = [self.q, self.k, self.v, self.out, length], True
+        if fn in (kernels.by_pointers, kernels.in_parts):
+            given, options["tensor_maps"] = [self.q, self.k, self.v, self.out, length, *bounds], True
         given += [-(-rows // M)] if fn is kernels.staying else []
+        self.between = bool(options.get("BETWEEN"))
         options = {"num_warps": 8, **options}
         self.made = Described(fn, given, M_BLOCK=M, N_BLOCK=N, WIDTH=WIDTH, **options)
         self.grid = (2, 1) if fn is kernels.staying else (-(-rows // M), 1)
@@ -81,8 +82,14 @@ class Case:
             columns = np.arange(len(k), dtype=np.int32)
             seen = (columns < (np.arange(len(q), dtype=np.int32) + shift)[:, None]) & (columns < limit)
             scores = np.where(seen, scores, -np.inf)
+        factor = np.ones(len(k))
+        if fn is kernels.in_parts:
+            first, second = bounds
+            free = (np.arange(len(k)) >= first) & (np.arange(len(k)) < second)
+            scores = np.where(free | (np.arange(len(q))[:, None] >= np.arange(len(k))), scores, -np.inf)
+            factor = np.where(np.arange(len(k)) < second, 0.5, 1.0) if self.between else factor
         with np.errstate(invalid="ignore"):  # rows that see nothing
-            shares = np.exp2(scores - scores.max(1, keepdims=True))
+            shares = np.exp2(scores - scores.max(1, keepdims=True)) * factor
             return np.asarray(shares / shares.sum(1, keepdims=True) @ v)
 
     def check(self, order: str = FIRST, *, early: bool = False) -> None:
@@ -175,6 +182,35 @@ def test_bounds_of_masks(shift: int, limit: int) -> None:
         case.check()
 
 
+@pytest.mark.parametrize(("order", "early"), ORDERS)
+@pytest.mark.parametrize(
+    "bounds", [(0, 0), (N, N), (0, N), (2 * N, 2 * N), (N, 3 * N), (0, 3 * N), (3 * N, 3 * N)]
+)  # fmt: skip
+def test_loops_that_follow_each_other(bounds: tuple[int, int], order: str, early: bool) -> None:
+    case = Case(kernels.in_parts, 3 * N, rows=2 * M, bounds=bounds, num_stages=2)
+    assert case.made.roles == [8, 4] and case.channels == 2
+    assert case.in_flight == [0, 0, 0, 1, 0, 1, 0, 1, 0, 0], "one of three first iterations, three loops, one end"
+    assert _selections(case)[-3:] == [1, 0, 1]
+    case.check(order, early=early)
+
+
+@pytest.mark.parametrize("bounds", [(0, 0), (N, 2 * N), (0, 3 * N)])
+def test_loops_with_something_between(bounds: tuple[int, int]) -> None:
+    case = Case(kernels.in_parts, 3 * N, bounds=bounds, num_stages=2, BETWEEN=True)
+    assert case.made.roles == [8, 4] and case.channels == 2
+    assert case.in_flight == [0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0], "two loops as one, and one"
+    for order, early in ORDERS:
+        case.check(order, early=early)
+
+
+def test_no_iteration_of_loops_that_follow_each_other() -> None:
+    case = Case(kernels.in_parts, N, bounds=(0, 0))
+    case.made._slots[4] = 0  # the number of keys
+    with np.errstate(invalid="ignore"):
+        case.made.run(case.grid)
+    assert np.isnan(case.out).all()  # 0 / 0
+
+
 @pytest.mark.parametrize(("fn", "values"), [(kernels.summed, np.float16), (kernels.widened, np.int8)])
 def test_what_is_not_rotated(fn: Any, values: Any) -> None:
     case = Case(fn, 3 * N, values=values)
@@ -256,6 +292,14 @@ def test_what_is_left_out_is_missed(pattern: str, instead: str) -> None:
     count = len(re.findall(pattern, case.made.whole.lowered().llvm))
     missed = [_is_missed(case, pattern, number, instead) for number in range(count)]
     assert count >= 4 and all(missed)
+
+
+def test_what_is_left_out_where_loops_follow_each_other_is_missed() -> None:
+    case = Case(kernels.in_parts, 6 * N, bounds=(2 * N, 3 * N), num_stages=2)
+    count = len(re.findall(_ARRIVE, case.made.whole.lowered().llvm))
+    missed = [_is_missed(case, _ARRIVE, number, "") for number in range(count)]
+    needless = [1, 2, 9]  # first iterations of the second and third loop do not run; nobody waits for the last one
+    assert [number for number in range(count) if not missed[number]] == needless
 
 
 @pytest.mark.parametrize(("left", "place"), [(0, 0), (1, 0), (0, 1), (0, 2)])
