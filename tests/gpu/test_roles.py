@@ -48,7 +48,7 @@ def divided(made: Any) -> bool:
 
 
 @pytest.mark.sanitize
-@pytest.mark.parametrize("warps", [4, 8])
+@pytest.mark.parametrize("warps", [4, 8, 16])
 @pytest.mark.parametrize("size", [(128, 64, 64), (136, 72, 56), (1000, 520, 64), (520, 272, 1000), (256, 128, 4096)])
 def test_products(size: tuple[int, int, int], warps: int) -> None:
     divided(multiply(kernels.product, SMALL, size, num_warps=warps))

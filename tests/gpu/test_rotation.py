@@ -18,18 +18,20 @@ describe = TensorDescriptor.from_tensor
 M = 128
 
 
-def attend(fn: Any, length: int, width: int, columns: int, *, rows: int = M, more: Any = (), **options: Any) -> Any:
+def attend(
+    fn: Any, length: int, width: int, columns: int, *, rows: int = M, block: int = M, more: Any = (), **options: Any
+) -> Any:
     """Run a kernel of `attention_kernels`, and compare; gives what was launched."""
     torch.manual_seed(length + width)
     q, k, v = (torch.randn(n, width, device="cuda").mul(0.5).half() for n in (rows, length, length))
     out = torch.full_like(q, 9)
-    tiles = -(-rows // M)
+    tiles = -(-rows // block)
     grid = (3, 1) if fn is kernels.staying else (tiles, 1)
     last = [length, tiles] if fn is kernels.staying else [length, *more]
     given: list[Any] = [q, k, v, out]
     if fn not in (kernels.by_pointers, kernels.in_parts):
-        given = [describe(x, [n, width]) for x, n in zip(given, (M, columns, columns, M), strict=True)]
-    made = fn[grid](*given, *last, M_BLOCK=M, N_BLOCK=columns, WIDTH=width, **options)
+        given = [describe(x, [n, width]) for x, n in zip(given, (block, columns, columns, block), strict=True)]
+    made = fn[grid](*given, *last, M_BLOCK=block, N_BLOCK=columns, WIDTH=width, **options)
     scores = q.double() @ k.double().T
     places = torch.arange(length, device="cuda")
     if fn is kernels.causal:
@@ -60,6 +62,14 @@ def test_attention(width: int, columns: int, stages: int) -> None:
         rotated(made)
         assert made.n_spills == 0
     attend(kernels.staying, 4 * columns, width, columns, rows=7 * M, num_warps=8, num_stages=stages)
+
+
+@pytest.mark.sanitize
+def test_four_groups_of_warps() -> None:
+    for length in (64, 512):
+        made = attend(kernels.attention, length, 64, 64, rows=3 * 256, block=256, num_warps=16, num_stages=3)
+        rotated(made)
+        assert made.n_spills == 0
 
 
 @pytest.mark.sanitize

@@ -16,6 +16,7 @@ from tests.backends.nvidia.laying import ops
 from tests.backends.nvidia.simt_memory import SimtError
 from tests.backends.nvidia.simt_roles import FIRST, LAST, RANDOM
 from tilewright.backends.nvidia import cubin
+from tilewright.backends.nvidia.plan.roles import usual_registers
 from tilewright.backends.nvidia.tgir import level
 from tilewright.backends.nvidia.tgir.ops import parse_module, print_module
 from tilewright.backends.nvidia.tgir.types import memdesc_count
@@ -148,6 +149,19 @@ def test_text_and_rules(fn: Any, right: Any) -> None:
 def test_blocks_without_room_for_more_warps() -> None:
     assert Case(kernels.product, K, num_warps=16).made.roles == [16, 4]
     assert not Case(kernels.product, K, num_warps=32).made.roles
+
+
+@pytest.mark.parametrize("warps", [4, 8, 16])
+def test_no_warp_waits_for_registers_that_nobody_has(warps: int) -> None:
+    """More than the block began with would be waited for by warps that nobody wakes."""
+    case = Case(kernels.product, 2 * K, num_warps=warps)
+    roles = [op.attr_values() for op in ops(case.made.whole.module, "ttng.enter_role")]
+    asked = sum(int(role["registers"]) * int(role["num_warps"]) for role in roles)
+    assert asked <= usual_registers(warps) * (warps + 4)
+    assert (asked > 0) == (warps > 4)
+    if cubin.whole_program() is not None:
+        ptx, code = case.made.whole.assembled()
+        assert ".local" not in ptx and code.spill_bytes == 0
 
 
 def test_depth_of_the_rings() -> None:

@@ -123,6 +123,19 @@ def test_attention(iterations: int, order: str, early: bool) -> None:
     case.check(order, early=early)
 
 
+def test_four_groups_of_warps() -> None:
+    x = np.random.default_rng(1).standard_normal((4 * N, WIDTH)).astype(np.float16) * np.float16(0.5)
+    out = np.full_like(x, 9)
+    given = [*(describe(y, [rows, WIDTH]) for y, rows in ((x, 256), (x, N), (x, N), (out, 256))), 4 * N]
+    made = Described(kernels.attention, given, M_BLOCK=256, N_BLOCK=N, WIDTH=WIDTH, num_warps=16, num_stages=3)
+    assert made.roles == [16, 4]
+    assert 1 in [int(op.attr_values()["pendings"]) for op in ops(made.whole.module, "ttng.warp_group_dot_wait")]
+    made.run((1, 1), RANDOM)
+    scores = x.astype(np.float64) @ x.T.astype(np.float64)
+    shares = np.exp2(scores - scores.max(1, keepdims=True))
+    np.testing.assert_allclose(out, shares / shares.sum(1, keepdims=True) @ x.astype(np.float64), rtol=4e-3, atol=4e-3)
+
+
 @pytest.mark.parametrize(("order", "early"), ORDERS)
 def test_boxes_through_pointers(order: str, early: bool) -> None:
     case = Case(kernels.by_pointers, 3 * N, rows=2 * M, num_stages=2)
@@ -238,6 +251,8 @@ def test_roles_unasked() -> None:
     """Where an iteration copies enough, and eight warps multiply."""
     plain = {(width, warps): _unasked(width, warps) for width in (64, 128) for warps in (4, 8)}
     assert plain == {(64, 4): [], (64, 8): [], (128, 4): [], (128, 8): [8, 4]}
+    assert _unasked(64, 16, rows=256, keys=64) == [16, 4]
+    assert not _unasked(64, 16, rows=256, keys=128), "more registers than sixteen warps have"
 
 
 def test_roles_of_boxes() -> None:
@@ -249,10 +264,10 @@ def test_roles_of_boxes() -> None:
     assert [one.roles for one in made] == [[8, 4], [8, 4]]
 
 
-def _unasked(width: int, warps: int) -> list[int]:
-    x = np.zeros((128, width), np.float16)
-    given = [*(describe(x, [128, width]) for _ in range(4)), 128, 1.0]
-    sizes = {"WIDTH": width, "QUERIES": 128, "KEYS": 128, "SPECIAL": False}
+def _unasked(width: int, warps: int, rows: int = 128, keys: int = 128) -> list[int]:
+    x = np.zeros((256, width), np.float16)
+    given = [*(describe(x, [size, width]) for size in (rows, keys, keys, rows)), 256, 1.0]
+    sizes = {"WIDTH": width, "QUERIES": rows, "KEYS": keys, "SPECIAL": False}
     return Described(descriptor_kernels.attention, given, num_warps=warps, num_stages=2, **sizes).roles
 
 

@@ -56,6 +56,7 @@ from tilewright.backends.nvidia.plan.prefetch import (
     plan_prefetches,
     ring_bytes,
 )
+from tilewright.backends.nvidia.plan.rotation import registers_of
 from tilewright.backends.nvidia.plan.subjects import RING, ROLES
 from tilewright.backends.nvidia.tgir.ops import (
     ElectOp,
@@ -80,7 +81,8 @@ from tilewright.passes.rewriting import move_before
 
 _GROUP = 4  # warps: registers are handed on between groups
 _REGISTERS = 65536  # of a multiprocessor
-_COPYING, _MOST = 40, 240  # registers of a thread that copies; of one that multiplies, at most
+_COPYING, _LEAST, _MOST = 40, 24, 240  # registers of a thread that copies, of large blocks; of others, at most
+_LARGE = 16  # warps that multiply, which have few registers each
 _SLACK = 2048  # bytes of shared memory for barriers and what alignment leaves
 _STORES = (StoreOp, DescriptorStoreOp, TmaStoreSlicesOp)  # what they write is at their first operand
 _MATH_BARRIER = 1  # of the hardware's; 0 is that of all warps
@@ -228,12 +230,16 @@ def _answer(
 
 def _pays(loop: ForOp, prefetches: Sequence[Prefetch], options: CudaOptions, hands_on: bool) -> bool:
     """Whether a loop is divided unasked: under another one, or with products that can run beside each other."""
-    size = ring_bytes(p for p in prefetches if p.is_block)
-    if options.block_warps != tuning.ROLE_WARPS:
-        return False
-    if loop_of(loop) is not None and size >= tuning.ROLE_BYTES:
+    size, warps = ring_bytes(p for p in prefetches if p.is_block), options.block_warps
+    if loop_of(loop) is not None and size >= tuning.ROLE_BYTES and warps == tuning.ROLE_WARPS:
         return True
-    return hands_on and size >= tuning.ROTATED_BYTES and 1 in product_ranks(loop.body.block).values()
+    ranks = product_ranks(loop.body.block)
+    if not hands_on or 1 not in ranks.values():
+        return False
+    if warps == _LARGE:
+        dots = [op for op in ranks if isinstance(op, WarpGroupDotOp)]
+        return size >= tuning.ROLE_BYTES and registers_of(dots) <= _registers(options)[1]
+    return size >= tuning.ROTATED_BYTES and warps == tuning.ROLE_WARPS
 
 
 def _spilling(loop: ForOp, registers: int) -> No | None:
@@ -373,13 +379,16 @@ def _with_room(
 
 
 def _registers(options: CudaOptions) -> tuple[int, int]:
-    """Registers of a thread that copies and of one that multiplies; 0 for what each has anyway."""
+    """Registers of a thread that copies and of one that multiplies; 0 for what each has anyway.
+
+    A warp that asks for more waits until others of the block have given them back: together no more than the block
+    began with, or it waits for ever.
+    """
     warps = options.block_warps
     usual = usual_registers(warps)
-    left = (_REGISTERS - WARP * _GROUP * _COPYING) // (WARP * warps) // 8 * 8
-    if options.maxnreg is not None or min(left, _MOST) <= usual:
-        return 0, 0
-    return _COPYING, min(left, _MOST)
+    copying = _COPYING if warps < _LARGE else _LEAST
+    left = min((usual * (warps + _GROUP) - copying * _GROUP) // warps // 8 * 8, _MOST)
+    return (0, 0) if options.maxnreg is not None or left <= usual else (copying, left)
 
 
 def usual_registers(warps: int) -> int:

@@ -219,11 +219,16 @@ def _unread(rotation: Rotation, channels: Sequence[Channel], body: Block) -> No 
     return None
 
 
+def registers_of(dots: Sequence[WarpGroupDotOp]) -> int:
+    """Registers of a thread for the results and fragments of products of a rotated loop, and what else it has."""
+    results = [dot.d for dot in dots]
+    fragments = [dot.a for dot in dots if not isinstance(dot.a.type, MemDescType)]
+    return sum(tile_words(value.type) for value in (*results, *fragments)) + tuning.ROTATION_REGISTERS
+
+
 def _tight(rotation: Rotation, registers: int) -> No | None:
     """Why registers do not suffice for the products that are under way at once."""
-    results = [dot.d for dot in (*rotation.opening, *rotation.closing)]
-    fragments = [dot.a for dot in rotation.closing if not isinstance(dot.a.type, MemDescType)]
-    needed = sum(tile_words(value.type) for value in (*results, *fragments)) + tuning.ROTATION_REGISTERS
+    needed = registers_of([*rotation.opening, *rotation.closing])
     if needed <= registers:
         return None
     return No(f"it would take {needed} registers a thread, of {registers}", instead="smaller blocks, or num_warps=8")
@@ -524,4 +529,4 @@ def _let_go(result: SSAValue) -> None:
     result.owner.properties["isAsync"] = BoolAttr.from_bool(True)
 
 
-__all__ = ["Rotated", "Rotation", "plan_rotation", "rotate"]
+__all__ = ["Rotated", "Rotation", "plan_rotation", "registers_of", "rotate"]
