@@ -156,6 +156,26 @@ def in_parts(
     tl.store(out + rows[:, None] * WIDTH + tl.arange(0, WIDTH), (found / weight[:, None]).to(tl.float16))
 
 
+@tw.jit
+def in_another_order(q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """The last block of keys in a loop of its own, which carries what the first one does in another order."""
+    row = tl.program_id(0) * M_BLOCK
+    queries = q.load([row, 0])
+    most, weight = tl.full([M_BLOCK], -1000.0, tl.float32), tl.zeros([M_BLOCK], tl.float32)
+    found = tl.zeros([M_BLOCK, WIDTH], tl.float32)
+    for start in tl.range(0, length - N_BLOCK, N_BLOCK, warp_specialize=True):
+        scores = tl.dot(queries, k.load([start, 0]).T)
+        most, share, shrink, weight = softmax_step(scores, most, weight)
+        found = tl.dot(share.to(tl.float16), v.load([start, 0]), found * shrink[:, None])
+    total, largest, summed = found, most, weight
+    for start in tl.range(length - N_BLOCK, length, N_BLOCK, warp_specialize=True):
+        scores = tl.dot(queries, k.load([start, 0]).T)
+        above, share, shrink, more = softmax_step(scores, largest, summed)
+        total = tl.dot(share.to(tl.float16), v.load([start, 0]), total * shrink[:, None])
+        largest, summed = above, more
+    out.store([row, 0], (total / summed[:, None]).to(out.dtype))
+
+
 # --- what is not rotated --------------------------------------------------------------------------------
 
 

@@ -207,6 +207,14 @@ def test_loops_that_follow_each_other(bounds: tuple[int, int], order: str, early
     case.check(order, early=early)
 
 
+@pytest.mark.parametrize("iterations", [1, 2, 4])
+def test_loops_that_carry_in_another_order(iterations: int) -> None:
+    case = Case(kernels.in_another_order, iterations * N, num_stages=2)
+    assert case.made.roles == [8, 4] and case.in_flight == [0, 0, 1, 0, 1, 0, 0]
+    for order, early in ORDERS:
+        case.check(order, early=early)
+
+
 @pytest.mark.parametrize("bounds", [(0, 0), (N, 2 * N), (0, 3 * N)])
 def test_loops_with_something_between(bounds: tuple[int, int]) -> None:
     case = Case(kernels.in_parts, 3 * N, bounds=bounds, num_stages=2, BETWEEN=True)
