@@ -62,7 +62,7 @@ class Kernel:
         """Whether the text is for a GPU."""
         return self.decision.gpu
 
-    def operand(self, arg: Any, dtype: Any = None) -> str:
+    def operand(self, arg: Any, dtype: torch.dtype | None = None) -> str:
         """The text of a value, number or symbol, converted to `dtype` where it has another."""
         if isinstance(arg, Sym):
             return self.symbol(arg)
@@ -77,7 +77,7 @@ class Kernel:
             return self.operand(known)
         return known if dtype is None or arg.dtype == dtype else f"{known}.to({self.dtype(dtype)})"
 
-    def typed(self, value: Value, dtype: Any) -> str:
+    def typed(self, value: Value, dtype: torch.dtype) -> str:
         """The text of a value that a variable holds: numbers and symbols get their type."""
         text = self.operand(value, dtype)
         return text if isinstance(self.values[value.id], str) else f"tl.full([], {text}, {self.dtype(dtype)})"
@@ -113,7 +113,7 @@ class Kernel:
         """The text of a shape."""
         return f"[{', '.join(str(self.extent(dim)) for dim in dims)}]"
 
-    def dtype(self, dtype: Any) -> str:
+    def dtype(self, dtype: torch.dtype) -> str:
         """A type of PyTorch as `tl` writes it.
 
         Raises:

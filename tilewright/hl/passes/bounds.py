@@ -241,7 +241,7 @@ def _masked(left: Range, right: Range) -> Range:
     return Range((0,), tuple(masks)) if masks else Range()
 
 
-def _of_type(dtype: Any) -> Range:
+def _of_type(dtype: torch.dtype) -> Range:
     """What the type says, where that is little."""
     if dtype == torch.bool:
         return Range((0,), (1,))

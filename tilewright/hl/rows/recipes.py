@@ -104,7 +104,7 @@ def largest(x: Any, dims: Any) -> Any:
 
 
 @recipe("mean")
-def mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     """Sum over count."""
     dims = dims_of(x, dim)
     y = wide(x if dtype is None else x.to(dtype))

@@ -194,7 +194,7 @@ def instead(value: Any) -> Any:
     return _LATE["scan"] if where == "torch._higher_order_ops.associative_scan" else value
 
 
-def provide(name: str, function: Any) -> None:
+def provide(name: str, function: Callable[..., Any]) -> None:
     """Give the scope a function of the language ("grid" for `range` over symbols, "scan", "print")."""
     _LATE[name] = function
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
+from tilewright.analysis.recurrences import note_loops
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collapse_reductions import collapse_reductions
 from tilewright.backends.cpu.plan.contractions import raise_contractions
@@ -104,5 +105,6 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         if ReduceOp in kinds:
             unroll_reductions(function, decisions)
         merge_interleaved_stores(function, decisions)
+        note_loops(function, decisions)
         plans[function.symbol] = plan_function(function, isa, decisions)
     return LoopModule(module, plans)
