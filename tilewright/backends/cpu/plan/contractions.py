@@ -124,15 +124,16 @@ class _Contraction:
 
 def raise_contractions(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such sums of a function; says whether anything changed."""
-    changed = False
+    changed, raising = False, None
     for op in [op for op in walk(function) if isinstance(op, (ReduceOp, DotOp))]:
         for found in _sums_of(op) if op.parent is not None else ():  # it may be gone, with another sum of its loop
-            product = _product_of(function, found)
-            plan = None if product is None else decisions.note(SUM_AS_DOT, op, _as_dot(found, *product))
+            raising = raising or Raising(function)
+            product = _product_of(raising, found)
+            plan = None if product is None else decisions.note(SUM_AS_DOT, op, _as_dot(found, raising, *product))
             if plan is not None:
                 _multiply(plan)
                 eliminate_dead_code(function)
-                changed = True
+                changed, raising = True, None
                 break
     return changed
 
@@ -205,9 +206,9 @@ def _ends(loop: ForOp, value: SSAValue) -> set[int] | None:
 # --- what they are sums of -------------------------------------------------------------------------------------------
 
 
-def _product_of(function: FuncOp, found: _Sum) -> tuple[Raising, _Product, Index] | None:
+def _product_of(raising: Raising, found: _Sum) -> tuple[_Product, Index] | None:
     """What an iteration adds, at an index of the result; and k last, where the sum is folded behind the loop."""
-    raising, last = Raising(function), found.loop.body.block.last_op
+    last = found.loop.body.block.last_op
     assert last is not None
     yielded = last.operands[found.number]
     iteration = raising.loops.of(found.loop).iteration
@@ -223,7 +224,7 @@ def _product_of(function: FuncOp, found: _Sum) -> tuple[Raising, _Product, Index
         (reduced,) = dims[axis].atoms
         assert isinstance(reduced, Range)
         product, dims = replace(product, ranges=(*product.ranges, reduced)), (*dims[:axis], *dims[axis + 1 :])
-    return (raising, product, dims) if len(product.loads) == 2 and len(product.ranges) == 1 else None
+    return (product, dims) if len(product.loads) == 2 and len(product.ranges) == 1 else None
 
 
 def _product(node: Node) -> _Product | None:
