@@ -28,6 +28,7 @@ PLANNERS = {
     "passes/delinearize.py": {"_nested": "DELINEARIZED"},
     "loops/sink_prefetched_loads.py": {"_recognise": "SUNK_LOADS", "_matrix": "SUNK_LOADS"},
     "loops/dot_loops.py": {"_normal": "DOT_LOOPS", "_of_term": "DOT_LOOPS", "_operands": "DOT_LOOPS"},
+    "loops/reduction_loops.py": {"_normal": "REDUCTION_LOOPS"},
     "loops/operands.py": {"of": "DOT_LOOPS", "_take": "DOT_LOOPS", "_line": "DOT_LOOPS"},
     "cpu/plan/contractions.py": {"_as_dot": "SUM_AS_DOT", "_product_of": "SUM_AS_DOT"},
     "analysis/recurrences.py": {"how_it_runs": "LOOP", "contraction": "CONTRACTION"},

@@ -124,16 +124,17 @@ class _Contraction:
 
 def raise_contractions(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such sums of a function; says whether anything changed."""
-    changed = False
+    changed, raising = False, None
     for op in [op for op in walk(function) if isinstance(op, (ReduceOp, DotOp))]:
         for found in _sums_of(op) if op.parent is not None else ():  # it may be gone, with another sum of its loop
-            product = _product_of(function, found)
-            answer = product if isinstance(product, No) else _as_dot(found, *product.plan)
+            raising = raising or Raising(function)
+            product = _product_of(raising, found)
+            answer = product if isinstance(product, No) else _as_dot(found, raising, *product.plan)
             plan = decisions.note(SUM_AS_DOT, op, answer)
             if plan is not None:
                 _multiply(plan)
                 eliminate_dead_code(function)
-                changed = True
+                changed, raising = True, None
                 break
     return changed
 
@@ -206,9 +207,9 @@ def _ends(loop: ForOp, value: SSAValue) -> set[int] | None:
 # --- what they are sums of -------------------------------------------------------------------------------------------
 
 
-def _product_of(function: FuncOp, found: _Sum) -> Answer[tuple[Raising, _Product, Index]]:
+def _product_of(raising: Raising, found: _Sum) -> Answer[tuple[_Product, Index]]:
     """What an iteration adds, at an index of the result; and k last, where the sum is folded behind the loop."""
-    raising, last = Raising(function), found.loop.body.block.last_op
+    last = found.loop.body.block.last_op
     assert last is not None
     yielded = last.operands[found.number]
     iteration = raising.loops.of(found.loop).iteration
@@ -226,7 +227,7 @@ def _product_of(function: FuncOp, found: _Sum) -> Answer[tuple[Raising, _Product
         product, dims = replace(product, ranges=(*product.ranges, reduced)), (*dims[:axis], *dims[axis + 1 :])
     if len(product.ranges) != 1:
         return No("more than one dim of its products is summed")
-    return Yes((raising, product, dims))
+    return Yes((product, dims))
 
 
 def _product(node: Node) -> _Product | None:
