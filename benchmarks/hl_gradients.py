@@ -2,7 +2,8 @@
 
 `python -m benchmarks.hl_gradients [--threads 1] [--device cuda] [--out FILE] [NAME ..]`.
 Calls are made in turns; times are medians in milliseconds, ratios medians of the ratios of neighbours. The kernels are
-those of `examples/hl`, those by hand the ones of `hand_written_gradients` beside this file.
+those of `examples/hl` and of `hl_gradients_kernels` beside this file, those by hand mostly the ones of
+`hand_written_gradients` there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import platform
 import statistics
 import sys
@@ -23,6 +25,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks import hand_written_gradients as by_hand
+from benchmarks import hl_gradients_kernels as own
 from tilewright import hl
 from tilewright.hl.grad import again
 
@@ -31,6 +34,7 @@ import attention
 import dropout
 import elementwise
 import gather
+import jagged
 import matmul
 import norms
 import softmax
@@ -82,7 +86,62 @@ def contests(device: str) -> dict[str, Callable[[], Contest]]:
         },
         "cross entropy": lambda: _cross_entropy(x, torch.randint(n, (m,))),
         "rope": lambda: _rope(m, device),
+        "group norm": lambda: _group_norm(m, n),
         **_products(device),
+        **_by_index(device),
+    }
+
+
+def _group_norm(m: int, n: int) -> Contest:
+    x, up = torch.randn(m // 32, 32, 4, n // 4), torch.randn(m // 32, 32, 4, n // 4)
+    weight, bias = torch.rand(32, 4), torch.randn(32, 4)
+    return {
+        "derived": backward(own.group_norm, x, weight, bias, 1e-5),
+        "by hand": lambda: own.group_norm_backward(up, x, weight, 1e-5),
+        "eager": backward(own.group_norm_reference, x, weight, bias, 1e-5),
+    }
+
+
+def _by_index(device: str) -> dict[str, Callable[[], Contest]]:
+    """Rows of different lengths, subscripts that are data, and a loss over a vocabulary: against eager autograd."""
+    many = 16 if device == "cuda" else 1
+
+    def jagged_sum() -> Contest:
+        starts = own.offsets(512 * many, 64)
+        x = torch.randn(int(starts[-1]), 256)
+        return {
+            "derived": backward(jagged.jagged_sum, x, starts),
+            "eager": backward(own.jagged_sum_reference, x, starts),
+        }
+
+    def embedding() -> Contest:
+        table, tokens = torch.randn(10_000 * many, 256), torch.randint(0, 10_000 * many, (4096 * many,))
+        return {
+            "derived": backward(gather.embedding, table, tokens),
+            "eager": backward(lambda table, tokens: F.embedding(tokens, table), table, tokens),
+        }
+
+    def segment_sum() -> Contest:
+        x, segments = torch.randn(8192 * many, 256), torch.randint(0, 512 * many, (8192 * many,))
+        return {
+            "derived": backward(own.segment_sum, x, segments, 512 * many),
+            "eager": backward(own.segment_sum_reference, x, segments, 512 * many),
+        }
+
+    def loss() -> Contest:
+        dtype = torch.bfloat16 if device == "cuda" else torch.float32
+        x, table = torch.randn(256 * many, 128).to(dtype), torch.randn(4096 * many, 128).to(dtype)
+        labels = torch.randint(0, 4096 * many, (256 * many,))
+        return {
+            "derived": backward(own.linear_cross_entropy, x, table, labels),
+            "eager": backward(own.linear_cross_entropy_reference, x, table, labels),
+        }
+
+    return {
+        "jagged sum": jagged_sum,
+        "embedding": embedding,
+        "segment sum": segment_sum,
+        "linear + cross entropy": loss,
     }
 
 
@@ -152,7 +211,10 @@ def overhead() -> dict[str, list[float]]:
 
 
 def deriving() -> dict[str, float]:
-    """Milliseconds to bind kernels, and to derive and bind their backward passes; a fresh kernel each time."""
+    """Milliseconds of a processor to bind kernels, and to derive and bind their backward passes.
+
+    A fresh kernel each time.
+    """
     x, w = torch.randn(64, 128, device="cpu"), torch.rand(128, device="cpu")
     heads = [torch.randn(1, 2, 64, 32, device="cpu") for _ in range(3)]
     found = {}
@@ -165,12 +227,12 @@ def deriving() -> dict[str, float]:
         watched = tuple(a.clone().requires_grad_() if isinstance(a, torch.Tensor) else a for a in args)
         for _ in range(7):
             made = hl.kernel(kernel.fn)
-            start = time.perf_counter()
+            start = time.process_time()
             made.bind(args)
-            times["bind"].append(time.perf_counter() - start)
-            start = time.perf_counter()
+            times["bind"].append(time.process_time() - start)
+            start = time.process_time()
             again.check(made, watched, nullcontext())
-            times["derive and bind"].append(time.perf_counter() - start)
+            times["derive and bind"].append(time.process_time() - start)
         found |= {f"{name}: {who}": statistics.median(several) * 1e3 for who, several in times.items()}
     return found
 
@@ -205,13 +267,22 @@ def _round(calls: Contest, device: str) -> Iterator[tuple[str, float]]:
 
 
 def summary(times: dict[str, list[float]]) -> dict[str, float]:
-    """Medians in milliseconds, and how many times as long as the derived one the others take."""
+    """Medians in milliseconds, and how many times as long as the derived one the others take.
+
+    "undisturbed" are ratios of tenth percentiles, which other work on the machine changes less.
+    """
     made = {name: statistics.median(found) * 1e3 for name, found in times.items()}
     ours = times.get("derived")
     for name, found in times.items() if ours is not None else ():
         if name != "derived" and ours is not None:
             made[f"{name} / derived"] = statistics.median(b / a for a, b in zip(ours, found, strict=True))
+            made[f"{name} / derived, undisturbed"] = _undisturbed(found) / _undisturbed(ours)
     return made
+
+
+def _undisturbed(times: list[float]) -> float:
+    """The tenth percentile: what a call takes when the machine does nothing else meanwhile."""
+    return sorted(times)[len(times) // 10]
 
 
 def main() -> None:
@@ -240,7 +311,8 @@ def main() -> None:
     print(f"eager autograd / derived, geometric mean of {len(ratios)}: {mean:.2f}")
     if given.out:
         name = torch.cuda.get_device_name() if given.device == "cuda" else platform.processor() or platform.machine()
-        head = {"machine": name, "torch": torch.__version__, "threads": given.threads}
+        load = round(os.getloadavg()[0], 1)
+        head = {"machine": name, "torch": torch.__version__, "threads": given.threads, "load of the machine": load}
         given.out.write_text(json.dumps({**head, "geometric mean": mean, "ms": results}, indent=1) + "\n")
 
 

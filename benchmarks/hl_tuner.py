@@ -5,26 +5,18 @@
 
 For each kernel of `benchmarks.hl_workloads` a search runs on an empty cache. Given are its seconds, the configurations
 that it has tried, those a second, the time of what it found relative to the default (both timed in turns in the last
-race) and processor time of this process and all others. `--seconds 60 --device cuda` is the first row of the table in
-docs/hl.md; `--helion SECONDS` has Helion's default search, for so long, choose a configuration of the same function,
-where it can be imported (1.5.1: not beside PyTorch 2.11), and times both choices in turns.
+race) and processor time of this process and all others. `benchmarks.hl_searches` sets searches against Helion's.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import json
-import math
 import os
 import platform
 import resource
-import statistics
-import sys
 import tempfile
 import time
-import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +25,6 @@ os.environ["TILEWRIGHT_CACHE_DIR"] = tempfile.mkdtemp(prefix="tilewright-bench-"
 
 import torch
 
-from benchmarks.device_turns import in_turns
 from benchmarks.hl_workloads import WORKLOADS, workload
 from tilewright import hl
 from tilewright.hl.tune import journal
@@ -86,36 +77,6 @@ def search(kernel: Any, args: tuple[Any, ...], effort: str, strategy: str, secon
     }
 
 
-def _for_helion(fn: Any) -> Any:
-    """The same function, in a module where `hl` is Helion's language."""
-    language: Any = importlib.import_module("helion.language")
-    module = types.ModuleType(fn.__module__)
-    vars(module).update({**fn.__globals__, "hl": language})
-    sys.modules[fn.__module__] = module  # where Helion looks up what the function reads
-    made = types.FunctionType(fn.__code__, vars(module), fn.__name__, fn.__defaults__, fn.__closure__)
-    made.__annotations__ = {
-        name: language.constexpr if kind in (hl.constexpr, "hl.constexpr") else kind
-        for name, kind in fn.__annotations__.items()
-    }
-    return made
-
-
-def _helions(kernel: Any, args: tuple[Any, ...], found: dict[str, Any], seconds: float) -> float | None:
-    """How many times as fast ours is as what Helion's search found in so long; None without Helion."""
-    if importlib.util.find_spec("helion") is None or not args[0].is_cuda:
-        return None
-    try:
-        helion: Any = importlib.import_module("helion")
-        theirs = helion.kernel(_for_helion(kernel.fn), autotune_budget_seconds=int(seconds), autotune_log_level=0)
-        theirs.autotune(args)
-    except Exception as error:  # whatever ends a search of theirs ends one row
-        print(f"! Helion: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
-        return None
-    ours = hl.kernel(kernel.fn, config=hl.Config(**found["best"]))
-    times = in_turns({"ours": lambda: ours(*args), "helion": lambda: theirs(*args)})
-    return times["helion"] / times["ours"]
-
-
 def _matches(name: str) -> Callable[[str], bool]:
     """Whether a text asks for a workload: whole names ask for themselves alone."""
     return lambda text: text == name if text in WORKLOADS else text in name
@@ -130,8 +91,6 @@ def rows(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
             whole = name == "matmul.matmul" and given.size
             kernel, args = _product(given.size, given.device) if whole else workload(name, given.device)
             row = {"kernel": name, **search(kernel, args, given.effort, strategy, given.seconds)}
-            if given.helion:
-                row["of_helion"] = _helions(kernel, args, row, given.helion)
             yield row
 
 
@@ -144,22 +103,18 @@ def main() -> None:
     parser.add_argument("--effort", default="quick", choices=["quick", "full"])
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--strategies", default="")
-    parser.add_argument("--helion", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    print(f"{'kernel':24}{'strategy':12}{'s':>7}{'tried':>7}{'/s':>7}{'best/default':>14}{'CPU s':>8}{'of Helion':>11}")
+    print(f"{'kernel':24}{'strategy':12}{'s':>7}{'tried':>7}{'/s':>7}{'best/default':>14}{'CPU s':>8}")
     found = []
     for row in rows(given):
         found.append(row)
-        of_default, of_helion = (f"{row[key]:.3f}" if row.get(key) else "-" for key in ("of_the_default", "of_helion"))
+        of_default = f"{row['of_the_default']:.3f}" if row["of_the_default"] else "-"
         print(
             f"{row['kernel']:24}{row['strategy']:12}{row['seconds']:7.1f}{row['configurations']:7}{row['a_second']:7.1f}"
-            f"{of_default:>14}{row['processor_seconds']:8.1f}{of_helion:>11}",
+            f"{of_default:>14}{row['processor_seconds']:8.1f}",
             flush=True,
         )
-    ratios = [row["of_helion"] for row in found if row.get("of_helion")]
-    if ratios:
-        print(f"geometric mean against Helion: {math.exp(statistics.fmean(map(math.log, ratios))):.3f}")
     if given.out:
         about = {"machine": platform.platform(), "torch": torch.__version__, "load": os.getloadavg(), "rows": found}
         given.out.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

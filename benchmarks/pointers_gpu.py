@@ -48,6 +48,22 @@ def unmasked(a, b, c, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
     tl.store(c + m[:, None] * N + n[None, :], acc.to(c.dtype.element_ty))
 
 
+@tilewright.jit
+def tile_after_tile(a, b, c, N, K, tiles, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The same by programs that stay, as many as there are multiprocessors."""
+    columns = N // BN
+    for pid in tl.range(tl.program_id(0), tiles, tl.num_programs(0)):
+        first = pid // (GROUP * columns) * GROUP
+        m = (first + pid % (GROUP * columns) % GROUP) * BM + tl.arange(0, BM)
+        n = pid % (GROUP * columns) // GROUP * BN + tl.arange(0, BN)
+        acc = tl.zeros((BM, BN), tl.float32)
+        for at in range(0, K, BK):
+            k = at + tl.arange(0, BK)
+            left, right = a + m[:, None] * K + k[None, :], b + k[:, None] * N + n[None, :]
+            acc = tl.dot(tl.load(left), tl.load(right), acc)
+        tl.store(c + m[:, None] * N + n[None, :], acc.to(c.dtype.element_ty))
+
+
 def product(name: str, m: int, n: int, k: int, dtype: torch.dtype, tiles: tuple[Tile, ...], rounds: int) -> None:
     """All forms of one product."""
     a, b = torch.randn(m, k, device="cuda").to(dtype), torch.randn(k, n, device="cuda").to(dtype)
@@ -73,6 +89,7 @@ def _forms(kernel: Any, a: Any, b: Any, out: Any, tile: Tile) -> dict[str, Funct
     bm, bn, bk, warps, stages = tile
     grid, options = (m // bm * (n // bn),), {"num_warps": warps, "num_stages": stages}
     of = TensorDescriptor.from_tensor
+    staying = (min(grid[0], torch.cuda.get_device_properties(0).multi_processor_count),)
     tensors = of(a, [bm, bk]), of(b, [bk, bn]), of(out, [bm, bn])
     found: dict[str, Function] = {
         "descriptors": lambda: by_descriptors[grid](*tensors, m, n, k, bm, bn, bk, 8, **options)
@@ -86,6 +103,9 @@ def _forms(kernel: Any, a: Any, b: Any, out: Any, tile: Tile) -> dict[str, Funct
         found["pointers" + said] = lambda maps=maps: unmasked[grid](
             a, b, out, n, k, bm, bn, bk, 8, tensor_maps=maps, **options
         )
+        found["pointers, tile after tile" + said] = lambda maps=maps: tile_after_tile[staying](
+            a, b, out, n, k, grid[0], bm, bn, bk, 8, tensor_maps=maps, **options
+        )
     return found
 
 
@@ -98,11 +118,11 @@ def attention(width: int, length: int, causal: bool, rounds: int) -> None:
     functions: dict[str, Function] = {
         "torch": lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
     }
-    for bn, warps, stages in ((64, 4, 3), (64, 8, 3), (128, 8, 2)):
+    for bm, bn, warps, stages in ((128, 64, 4, 3), (128, 64, 8, 3), (128, 128, 8, 2), (256, 64, 16, 3)):
         for said, maps in {"": True, " without maps": False}.items():
-            functions[f"pointers{said} {(128, bn, warps, stages)}"] = (
-                lambda maps=maps, bn=bn, warps=warps, stages=stages: kernel[(length // 128, heads)](
-                    q, k, v, out, *strides, length, width**-0.5, BLOCK_M=128, BLOCK_N=bn, HEAD_DIM=width, CAUSAL=causal,
+            functions[f"pointers{said} {(bm, bn, warps, stages)}"] = (
+                lambda maps=maps, bm=bm, bn=bn, warps=warps, stages=stages: kernel[(length // bm, heads)](
+                    q, k, v, out, *strides, length, width**-0.5, BLOCK_M=bm, BLOCK_N=bn, HEAD_DIM=width, CAUSAL=causal,
                     EVEN=True, tensor_maps=maps, num_warps=warps, num_stages=stages,
                 )
             )  # fmt: skip

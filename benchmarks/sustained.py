@@ -173,7 +173,7 @@ PRODUCTS = (
 
 def attending(width: int, kernel: str) -> tuple[Side, ...]:
     """Those who race in attention with so wide heads."""
-    eight: tuple[Config, ...] = ((128, 128, width, 8, 2), (128, 64, width, 8, 3))
+    eight: tuple[Config, ...] = ((128, 128, width, 8, 2), (128, 64, width, 8, 3), (256, 64, width, 16, 3))
     four: tuple[Config, ...] = ((128, 64, width, 4, 2), (64, 128, width, 4, 2), (64, 64, width, 4, 3))
     return (
         Side("roles", True, kernel, eight, True),

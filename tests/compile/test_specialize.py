@@ -287,3 +287,14 @@ def test_from_signature_matches_a_call() -> None:
     assert written == call
     with pytest.raises(ArgumentError, match="`m`"):
         from_signature(params, {"p": "*fp32", "n": "i32", "s": "fp32"}, {"N": 128})
+
+
+def test_a_constant_without_a_value_is_named_with_what_to_write() -> None:
+    def kernel(p, B: tl.constexpr = 32, *, T: tl.constexpr): ...  # noqa: F821
+
+    params, types = params_of(kernel), {"p": "*fp32"}
+    for signature in (types, types | {"B": "constexpr", "T": "constexpr"}):
+        with pytest.raises(ArgumentError, match=r"`B` is missing\nhint: .*torch.compile passes none on: name B=32"):
+            from_signature(params, signature, {"T": 1})
+        with pytest.raises(ArgumentError, match="`T` is missing"):
+            from_signature(params, signature, {"B": 32})

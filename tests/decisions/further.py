@@ -359,4 +359,27 @@ def many_rows(x, w, out, offsets, B: tl.constexpr, N: tl.constexpr, K: tl.conste
     tl.store(out + i * N + j, y)
 
 
+_SQUARES = "*fp32:16, *fp32:16, i32:16, 16, 128"
+
+
+@spelled(ODD_SUMS, _SQUARES)
+def squares_in_pairs(x, out, n, M: tl.constexpr, N: tl.constexpr):
+    i = tl.program_id(0) * M + tl.arange(0, M)
+    total = tl.zeros((M,), tl.float32)
+    for start in range(0, n, N):
+        left, right = tl.split(tl.reshape(tl.load(x + i[:, None] * n + start + tl.arange(0, N)), (M, N // 2, 2)))
+        total += tl.sum(left * left, 1) + tl.sum(right * right, 1)
+    tl.store(out + i, total)
+
+
+@spelled(ODD_SUMS, _SQUARES)
+def products_in_pairs(x, out, n, M: tl.constexpr, N: tl.constexpr):
+    i = tl.program_id(0) * M + tl.arange(0, M)
+    total = tl.zeros((M,), tl.float32)
+    for start in range(0, n, N):
+        left, right = tl.split(tl.reshape(tl.load(x + i[:, None] * n + start + tl.arange(0, N)), (M, N // 2, 2)))
+        total += tl.sum(left * right, 1) + tl.sum(right * right, 1)
+    tl.store(out + i, total)
+
+
 FURTHER = FEW_ROWS + ONE_ROW + ONE_ROW_OF_LINEAR + ONE_ROW_OF_INT4 + INT8 + EPILOGUES + CONVERTED + ODD_SUMS

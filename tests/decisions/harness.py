@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +25,7 @@ from tilewright.devices.registry import parse_target
 from tilewright.frontend.entry import build_module
 from tilewright.frontend.source import source_of
 from tilewright.ir.decisions import Decisions
+from tilewright.ir.subjects import GENERAL
 from tilewright.launch.jit import JITFunction
 from tilewright.passes.pipeline import run_passes
 from tilewright.tools.aot import source_for
@@ -78,10 +79,18 @@ def decisions_of(spelling: Spelling, name: str) -> tuple[Decision, ...]:
 
 def _planned(module: ModuleOp, options: Any, target: Target) -> tuple[Decision, ...]:
     if target.backend == "cpu":
-        return from_records(lower_module(module, describe(_TRIPLE, str(target.arch)), options).decisions)
+        return _without_general(
+            from_records(lower_module(module, describe(_TRIPLE, str(target.arch)), options).decisions)
+        )
     decisions = Decisions()
     lay_out_module(module, options, target, decisions)
-    return tuple(decisions)
+    return _without_general(decisions)
+
+
+def _without_general(decisions: Iterable[Decision]) -> tuple[Decision, ...]:
+    """What is decided; what is told of every access would hide it."""
+    general = {subject.name for subject in GENERAL}
+    return tuple(decision for decision in decisions if decision.subject not in general)
 
 
 def _specialized(spelling: Spelling, target: Target) -> Specialization:

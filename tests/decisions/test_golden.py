@@ -18,6 +18,7 @@ from tests.decisions.harness import GOLDEN, TARGETS, golden_file, golden_text
 from tests.meta.sources import ROOT
 from tilewright.backends.cpu.plan import subjects as cpu
 from tilewright.backends.nvidia.plan import subjects as nvidia
+from tilewright.ir.subjects import GENERAL
 from tilewright.tools import examples
 
 ALWAYS = {cpu.DOT.name, cpu.APART_AT_LAUNCH.name}  # of these there is no No: the answer says how
@@ -51,6 +52,7 @@ def test_every_subject_is_seen_with_yes_and_with_no(backend):
     text = "\n".join(golden_file(*case).read_text(encoding="utf-8") for case in CASES if case[1] in mine)
     seen = set(re.findall(r"^ +(yes|no ) +([A-Za-z -]+):", text, re.MULTILINE))
     answers = dict.fromkeys(ALWAYS, ("yes",)) | dict.fromkeys(NEVER, ("no ",))
+    answers |= dict.fromkeys((subject.name for subject in GENERAL), ())  # tests/backends/test_answers.py
     answers["whole program"] = ()  # of assembled kernels: tests/backends/nvidia/test_cubin.py
     assert seen >= {(said, s.name) for s in backend.SUBJECTS for said in answers.get(s.name, ("yes", "no "))}
     assert {name for _, name in seen} == {

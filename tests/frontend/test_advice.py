@@ -61,6 +61,58 @@ def test_powers() -> None:
     failure(power, F32, f32, marked="x**x", match="tl.extra.libdevice.pow(x, y)")
 
 
+def test_constants_have_no_methods_of_tensors() -> None:
+    @jit
+    def kernel(p, n: tl.constexpr):
+        tl.store(p, n.to(tl.float32))
+
+    @jit
+    def converted(p, n: tl.constexpr):
+        tl.store(p, tl.to_tensor(n).to(tl.float32))
+
+    failure(kernel, F32, 1, marked="n.to", match="n has no attribute 'to'\nhint: it is a compile-time value here")
+    build(converted, F32, 1)
+
+
+def test_tuples_of_tensors_are_not_compared() -> None:
+    @jit
+    def kernel(p, x):
+        if (x, 1) == (x, 2):
+            tl.store(p, x)
+
+    failure(
+        kernel, F32, f32, marked="(x, 1) == (x, 2)", match="== of tuples takes compile-time values only\nhint: comp"
+    )
+
+
+def test_numbers_that_there_are_not() -> None:
+    @jit
+    def huge(p):
+        tl.store(p, 2**64)
+
+    @jit
+    def nothing(p):
+        tl.store(p, None)
+
+    @jit
+    def imaginary(p):
+        tl.store(p, 1j)
+
+    @jit
+    def downwards(p):
+        tl.store(p + tl.arange(8, 0), 1.0)
+
+    @jit
+    def fourth(p):
+        tl.store(p, tl.program_id(3))
+
+    failure(huge, F32, marked="tl.store(p, 2**64)", match="hint: integers have at most 64 bits")
+    failure(nothing, F32, marked="tl.store(p, None)", match="hint: ask for it first")
+    failure(imaginary, F32, marked="1j", match="hint: keep real and imaginary parts apart")
+    failure(downwards, F32, marked="tl.arange(8, 0)", match="hint: it counts upwards")
+    failure(fourth, F32, marked="tl.program_id(3)", match="hint: fold several dimensions")
+
+
 def test_lists_do_not_grow() -> None:
     @jit
     def kernel(p, x):

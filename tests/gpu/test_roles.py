@@ -48,7 +48,7 @@ def divided(made: Any) -> bool:
 
 
 @pytest.mark.sanitize
-@pytest.mark.parametrize("warps", [4, 8])
+@pytest.mark.parametrize("warps", [4, 8, 16])
 @pytest.mark.parametrize("size", [(128, 64, 64), (136, 72, 56), (1000, 520, 64), (520, 272, 1000), (256, 128, 4096)])
 def test_products(size: tuple[int, int, int], warps: int) -> None:
     divided(multiply(kernels.product, SMALL, size, num_warps=warps))
@@ -63,6 +63,14 @@ def test_products(size: tuple[int, int, int], warps: int) -> None:
 def test_programs_that_take_several_tiles(depth: int, stages: int) -> None:
     for programs in (1, 3, 40):
         divided(multiply(kernels.staying, SMALL, (1000, 64, depth), programs=programs, num_warps=8, num_stages=stages))
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("depth", [64, 128, 1024])
+def test_loops_that_follow_each_other(depth: int) -> None:
+    for warps in (4, 8):
+        divided(multiply(kernels.two_loops, SMALL, (520, 136, depth), num_warps=warps))
+        divided(multiply(kernels.staying_with_two_loops, SMALL, (1000, 64, depth), programs=3, num_warps=warps))
 
 
 @pytest.mark.parametrize(("blocks", "warps"), [((128, 256, 64), 8), ((256, 128, 64), 8), ((64, 256, 64), 4)])

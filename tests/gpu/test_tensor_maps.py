@@ -90,6 +90,11 @@ def test_spellings() -> None:
     left, right = a.T.contiguous(), integers(128, k)
     made = kernels.product[(2, 1)](left, right, out, m, 128, k, 1, left.stride(0), 1, k, 128, **TILE)
     assert torch.equal(out.double(), a.double() @ right.double().T)
+    a, b = integers(m, 192), integers(192, 128)
+    for way in range(3):
+        out.fill_(9)
+        made = kernels.downwards[(2, 1)](a, b, out, m, 128, 192, 192, 128, WAY=way, **{**TILE, "BK": 64})
+        assert torch.equal(out.double(), a.double() @ b.double()) and mapped(made)
 
 
 @pytest.mark.sanitize

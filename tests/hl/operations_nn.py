@@ -32,6 +32,8 @@ case("hardtanh", F.relu6, tag="relu6", **ROWS_ONLY)
 case("div", F.softsign, tag="softsign", **ROWS_ONLY)
 case("glu", lambda x: F.glu(x[:, :16], 1), dtypes=FLOATS, **ROWS_ONLY)
 case("_softmax", lambda x: F.softmin(x, 1), tag="softmin")
+case("_safe_softmax", lambda x: ATEN._safe_softmax(torch.where(x > 0.5, x, float("-inf")), 1))
+case("lift_fresh", lambda x: x * torch.tensor(2.0) + torch.tensor([1.0, -1.0, 3.0, 0.5])[2:3])
 for _name in ("sigmoid_backward", "tanh_backward", "silu_backward", "gelu_backward"):
     case(_name, getattr(ATEN, _name), TWO, FLOATS, **ROWS_ONLY)
 case("gelu_backward", lambda x, y: ATEN.gelu_backward(x, y, approximate="tanh"), TWO, tag="tanh", **ROWS_ONLY)

@@ -17,11 +17,13 @@ import pytest
 import torch
 
 from tilewright import hl, testing
-from tilewright.hl.tune import journal, strategies
+from tilewright.hl.tune import journal, pools, strategies, workers
+from tilewright.hl.tune.bench import Subject
 from tilewright.hl.tune.driver import Driver, is_faster
 from tilewright.hl.tune.journal import Journal
 from tilewright.hl.tune.outcomes import Compiled, Failed, Timed
 from tilewright.hl.tune.strategies import Space
+from tilewright.launch.asynchronous import active
 
 forks = pytest.mark.skipif(not testing.can_fork(), reason="workers are forked off")
 
@@ -137,6 +139,35 @@ def test_a_deadline_holds_inside_compiles_and_runs(where):
     begin = time.monotonic()
     found = Driver(bound, (X, 2)).search("quick")
     assert time.monotonic() - begin < 10 and found == SPEC.default_config()
+
+
+@forks
+def test_what_is_compiled_ahead_is_measured_while_the_others_compile():
+    """As for a GPU; one of two processes hangs on its candidate until the deadline."""
+    bound = hl.kernel(scaled, **QUIET).bind((X, 2))
+
+    class Hanging:
+        name, settings, config_spec, compile_config = bound.name, bound.settings, SPEC, bound.compile_config
+
+        def precompile(self, config, args):
+            if config == BLOCKS[1]:
+                return [active().executor.submit(hang)]
+            return bound.precompile(config, args)
+
+    kernel, measured = Hanging(), []
+    subject = Subject((X, 2), bound.compile_config, lambda config: bound.precompile(config, (X, 2)))
+    pool = workers.Pool([], [workers.forked(lambda: subject)], together=True)
+    ahead = pools.Ahead(kernel, (X, 2), 2, pool, lambda config: config, lambda: None)
+    begin = time.monotonic()
+    driver = Driver(kernel, (X, 2), workers=(ahead, lambda config: config))
+    driver.deadline = begin + 4.0
+    note = driver._note_time
+    driver._note_time = lambda config, ms: (measured.append(time.monotonic() - begin), note(config, ms))
+    driver.race([SPEC.default_config(), *BLOCKS])
+    ahead.close()
+    assert set(driver.times) == {SPEC.default_config(), *BLOCKS} - {BLOCKS[1]}
+    assert driver.failures[BLOCKS[1]].startswith("timeout: ") and min(measured) < 3.0
+    assert time.monotonic() - begin < 8
 
 
 # --- searches whose times are a formula -------------------------------------------------------------------

@@ -319,7 +319,7 @@ def scalars(x, out, n):
     elif value == 0:
         value += 9
     else:
-        value = -value
+        value = +-value
     p = out + n
     p += 1
     tl.store(p, value)

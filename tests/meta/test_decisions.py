@@ -11,6 +11,7 @@ import pytest
 from tests.meta.sources import ROOT, FunctionNode, Source, sources
 from tilewright.backends.cpu.plan import subjects as cpu
 from tilewright.backends.nvidia.plan import subjects as nvidia
+from tilewright.ir import subjects as general
 
 # Planners by file, and of each the subject whose answers it makes. A planner that may say no stands here.
 PLANNERS = {
@@ -27,8 +28,13 @@ PLANNERS = {
     "passes/delinearize.py": {"_nested": "DELINEARIZED"},
     "loops/sink_prefetched_loads.py": {"_recognise": "SUNK_LOADS", "_matrix": "SUNK_LOADS"},
     "loops/dot_loops.py": {"_normal": "DOT_LOOPS", "_of_term": "DOT_LOOPS", "_operands": "DOT_LOOPS"},
+    "loops/reduction_loops.py": {"_normal": "REDUCTION_LOOPS"},
     "loops/operands.py": {"of": "DOT_LOOPS", "_take": "DOT_LOOPS", "_line": "DOT_LOOPS"},
-    "cpu/plan/contractions.py": {"_as_dot": "SUM_AS_DOT"},
+    "cpu/plan/contractions.py": {"_as_dot": "SUM_AS_DOT", "_product_of": "SUM_AS_DOT"},
+    "analysis/recurrences.py": {"how_it_runs": "LOOP", "contraction": "CONTRACTION"},
+    "cpu/emit/answers.py": {"_reach": "ACCESS", "_combined": "REDUCTION"},
+    "nvidia/emit/answers.py": {"_reach": "ACCESS"},
+    "nvidia/emit/reduce.py": {"_told": "REDUCTION"},
     "cpu/plan/row_dots_to_sums.py": {"_computed": "DOT_AS_SUM"},
     "cpu/plan/swap_operands.py": {"_swapped": "SWAPPED"},
     "cpu/plan/unroll_reductions.py": {"_slices": "UNROLLED_REDUCTION"},
@@ -66,6 +72,7 @@ PLANNERS = {
     "nvidia/plan/cluster.py": {"_shared_out": "LONG_ROWS"},
 }
 ALWAYS = {"DOT", "APART_AT_LAUNCH", "DOUBLE_BUFFERED", "WHOLE"}  # noted where it is planned, or by the assembler
+_LISTS = {"SUBJECTS", "GENERAL"}
 ALIASES = {"Loads"}  # types that hold answers
 
 
@@ -115,23 +122,27 @@ def test_a_new_planner_is_listed():
 
 
 def _noted() -> set[str]:
-    """Subjects given to `note`, in the passes, the nest and the back ends."""
+    """Subjects given to `note` or `once`, in the passes, the nest and the back ends."""
     found = set()
     for _, source in _rooms():
         for node in ast.walk(source.tree):
-            if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "note":
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in (
+                "note",
+                "once",
+            ):
                 found.update(arg.id for arg in node.args[:1] if isinstance(arg, ast.Name) and arg.id.isupper())
     return found
 
 
 def test_every_subject_has_a_planner_and_its_answers_are_kept():
-    names = {name for module in (cpu, nvidia) for name in vars(module) if name.isupper() and name != "SUBJECTS"}
+    names = {
+        name for module in (cpu, nvidia, general) for name in vars(module) if name.isupper() and name not in _LISTS
+    }
     assert names == _noted()
     assert names == {subject for planners in PLANNERS.values() for subject in planners.values()} | ALWAYS
     for module in (cpu, nvidia):
-        assert {subject.name for subject in module.SUBJECTS} == {
-            value.name for name, value in vars(module).items() if name.isupper() and name != "SUBJECTS"
-        }
+        own = {value.name for name, value in vars(module).items() if name.isupper() and name not in _LISTS}
+        assert {subject.name for subject in module.SUBJECTS} == own | {subject.name for subject in general.GENERAL}
 
 
 def test_the_page_tells_of_every_subject():

@@ -143,6 +143,12 @@ def narrowed(x, y, n, BLOCK: tl.constexpr):
 
 
 @tilewright.jit
+def widened(x, y, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at).to(tl.float32))
+
+
+@tilewright.jit
 def squares(x, y, M: tl.constexpr):
     at = tl.arange(0, M)[:, None] * M + tl.arange(0, M)[None, :]
     values = tl.load(x + at)

@@ -211,6 +211,14 @@ def test_what_is_no_number_before_is_not_made(given: float) -> None:
     assert not faults(lambda: kernels.squares[(1,)](x, y, M=16), "nan")
 
 
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_what_is_no_number_in_eight_bits_is_not_made(kind: torch.dtype) -> None:
+    x, y = torch.arange(256).to(torch.uint8).view(kind), torch.zeros(256)
+    assert not faults(lambda: kernels.widened[(1,)](x, y, BLOCK=256), "nan")
+    x, y = x.view(16, 16), torch.zeros(16, 16)
+    assert not faults(lambda: kernels.squares[(1,)](x, y, M=16), "nan")
+
+
 def test_a_product_that_is_too_large() -> None:
     (fault,) = faults(lambda: kernels.squares[(1,)](torch.full((16, 16), 1e20), torch.zeros(16, 16), M=16), "nan")
     assert (fault.access, fault.times) == ("dot", 256)

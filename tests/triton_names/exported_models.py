@@ -1,6 +1,6 @@
 """Models with kernels of their own, packed by AOTInductor and run by a program in C++, in which there is no Python.
 
-python -m tilewright.as_triton -m tests.triton_names.exported_models FOLDER
+python -m tilewright.as_triton -m tests.triton_names.exported_models FOLDER [cuda]
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ static at::Tensor tensor(std::istream &from) {
 
 int main(int count, char **argv) {
     c10::InferenceMode mode;
+    const at::Device device(DEVICE);
     torch::inductor::AOTIModelPackageLoader model(argv[1]);
     for (int at = 2; at < count; ++at) {
         std::ifstream file(argv[at], std::ios::binary);
         const auto given = number(file), all = number(file);
         std::vector<at::Tensor> inputs, wanted;
-        for (int64_t i = 0; i < all; ++i) (i < given ? inputs : wanted).push_back(tensor(file));
+        for (int64_t i = 0; i < all; ++i) (i < given ? inputs : wanted).push_back(tensor(file).to(device));
         auto found = model.run(inputs);
         if (found.size() != wanted.size()) return std::printf("%s: %zu results\\n", argv[at], found.size()), 1;
         for (size_t i = 0; i < wanted.size(); ++i)
@@ -137,15 +138,16 @@ def write(file: Path, inputs: Sequence[torch.Tensor], wanted: Sequence[torch.Ten
     """Save inputs and what is to come of them, for the program in C++."""
     data = struct.pack("qq", len(inputs), len(inputs) + len(wanted))
     for one in (*inputs, *wanted):
-        data += struct.pack(f"{one.dim() + 1}q", one.dim(), *one.shape) + one.detach().contiguous().numpy().tobytes()
+        one = one.detach().cpu().contiguous()
+        data += struct.pack(f"{one.dim() + 1}q", one.dim(), *one.shape) + one.numpy().tobytes()
     file.write_bytes(data)
     return str(file)
 
 
-def inference(folder: Path) -> list[str]:
+def inference(folder: Path, device: str) -> list[str]:
     """Export the model with a dynamic number of rows, and save inputs of several sizes; returns the files."""
-    model = Model().eval()
-    inputs = [(torch.randn(rows, 48), torch.randn(rows)) for rows in (100, 2, 37)]
+    model = Model().eval().to(device)
+    inputs = [(torch.randn(rows, 48, device=device), torch.randn(rows, device=device)) for rows in (100, 2, 37)]
     rows = torch.export.Dim("rows", min=2)
     with torch.no_grad():
         exported = torch.export.export(model, inputs[0], dynamic_shapes={"x": {0: rows}, "s": {0: rows}})
@@ -154,9 +156,9 @@ def inference(folder: Path) -> list[str]:
     return [package, *files]
 
 
-def training(folder: Path) -> list[str]:
+def training(folder: Path, device: str) -> list[str]:
     """Export a loss with the gradient of its parameter, and save inputs; returns the files."""
-    model, given = Loss(), (torch.randn(100, 48), torch.rand(100, 48))
+    model, given = Loss().to(device), (torch.randn(100, 48, device=device), torch.rand(100, 48, device=device))
     exported = _export_forward_backward(torch.export.export(model, given))
     with torch.no_grad():
         package = torch._inductor.aoti_compile_and_package(exported, package_path=str(folder / "step.pt2"))
@@ -165,22 +167,23 @@ def training(folder: Path) -> list[str]:
     return [package, write(folder / "step.data", given, [loss, gradient])]
 
 
-def build(folder: Path) -> Path:
+def build(folder: Path, device: str) -> Path:
     """Compile the program; returns its path."""
     home = Path(torch.__file__).parent
-    (folder / "host.cpp").write_text(HOST)
+    (folder / "host.cpp").write_text(HOST.replace("DEVICE", f'"{device}"'))
     where = [f"-I{home}/include", f"-I{home}/include/torch/csrc/api/include", f"-L{home}/lib", f"-Wl,-rpath,{home}/lib"]
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
     libraries = ["-Wl,--no-as-needed", "-ltorch", "-ltorch_cpu", "-lc10"]
+    libraries += ["-ltorch_cuda", "-lc10_cuda"] if device == "cuda" else []
     command = ["c++", "-std=c++20", "-O0", abi, *where, "host.cpp", "-o", "host", *libraries]
     subprocess.run(command, cwd=folder, check=True)
     return folder / "host"
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, device: str = "cpu") -> None:
     """Export, build and run."""
     torch.manual_seed(0)
-    program, models = build(folder), [inference(folder), training(folder)]
+    program, models = build(folder, device), [inference(folder, device), training(folder, device)]
     needed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     assert "libpython" not in needed and "libtorch_python" not in needed, needed
     for files in models:
@@ -188,4 +191,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

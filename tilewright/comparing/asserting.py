@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import MissingPackageError
+from tilewright.base.grids import Grid
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -29,7 +30,7 @@ def assert_kernel(
     reference: Callable[..., Any] | None,
     arguments: Mapping[str, Any],
     *,
-    grid: Any = None,
+    grid: Grid | None = None,
     dims: Mapping[str, SearchStrategy[int]] | None = None,
     calls: int = 50,
     torch: bool = False,

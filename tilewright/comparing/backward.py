@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.base.errors import ArgumentError
+from tilewright.base.grids import Grid
 from tilewright.comparing.differences import difference, plain, tolerance_of
 from tilewright.launch.gradient import grad
 
@@ -18,7 +19,7 @@ def assert_backward(
     backward: Callable[..., Mapping[str, Any] | Sequence[Any]],
     args: Sequence[Any],
     *,
-    grid: Any,
+    grid: Grid,
     wrt: Sequence[str],
     rtol: float | None = None,
     atol: float | None = None,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.base.errors import ArgumentError
+from tilewright.base.grids import Grid
 from tilewright.base.lazy import lazy_module
 from tilewright.comparing.copies import Copies, is_tensor
 from tilewright.comparing.differences import Difference, Tolerance, difference, plain, tolerance_of
@@ -139,7 +140,7 @@ def compare(
     kernel: Any,
     reference: Callable[..., Any] | None,
     *args: Any,
-    grid: Any = None,
+    grid: Grid | None = None,
     sides: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     rtol: float | None = None,

@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 
+from tilewright.base.grids import Grid
 from tilewright.comparing.compare import ComparisonError, compare
 from tilewright.comparing.sides import Asked
 from tilewright.comparing.strategies import Example, examples
@@ -20,7 +21,7 @@ def check(
     reference: Callable[..., Any] | None,
     strategies: Mapping[str, Any],
     *,
-    grid: Any,
+    grid: Grid,
     dims: Mapping[str, SearchStrategy[int]] | None,
     calls: int,
     torch: bool,
@@ -49,7 +50,7 @@ def check(
     wanted(given(examples(strategies, dims, torch=torch))(holds))()
 
 
-def _program(kernel: str, reference: Any, example: Example, grid: Any) -> str:
+def _program(kernel: str, reference: Any, example: Example, grid: Grid) -> str:
     """The call as a program to paste."""
     lines = ["from tilewright.testing import array, compare", ""]
     lines += example.lines.values()

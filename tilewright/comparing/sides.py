@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.base.errors import ArgumentError, UnsupportedError
+from tilewright.base.grids import Grid
 from tilewright.base.knobs import knobs
 from tilewright.comparing.copies import Bytes, Copies, arrays_of, is_tensor
 from tilewright.devices.registry import gpu
@@ -42,7 +43,7 @@ class Asked:
     kernel: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    grid: Any = None
+    grid: Grid | None = None
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from tilewright.backends.protocol import Launch
 from tilewright.base.decision import Decision, from_records
 from tilewright.base.errors import ArgumentError, NotPickledError, PosingError
+from tilewright.base.grids import Grid
 from tilewright.base.hooks import Launched, LazyDict, settings_changed
 from tilewright.base.knobs import knobs
 from tilewright.base.target import Placement, Target
@@ -117,13 +118,13 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         """(num_warps, num_ctas, shared)."""
         return self.metadata["num_warps"], self.metadata["num_ctas"], self.metadata["shared"]
 
-    def __getitem__(self, grid: Any) -> Callable[..., None]:
+    def __getitem__(self, grid: Grid) -> Callable[..., None]:
         call: Callable[..., Any] | None = self._launchers.get("call")
         if call is None:
             call = self._launchers["call"] = make_call(self, self._launch)
         return MethodType(self._launch_watched if _are_watched else call, grid)
 
-    def _launch(self, grid: Any, *args: Any, stream: Any = None) -> Launch:
+    def _launch(self, grid: Grid, *args: Any, stream: Any = None) -> Launch:
         """Launch over `grid` with an argument for every parameter; those of compile-time constants are ignored, and may
         be left out all together, as in launches that are written for Triton before 3.3.
 
@@ -156,7 +157,7 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
     def _launch_watched(self) -> Callable[..., None]:
         """A launch between the launch hooks, `(grid, *args, stream=None)`."""
 
-        def launch(grid: Any, *args: Any, stream: Any = None) -> None:
+        def launch(grid: Grid, *args: Any, stream: Any = None) -> None:
             assert self.specialization is not None
             given = args if len(args) == len(self.specialization.names) else self._with_constants(args)
             constants = {name: key for name, _, kind, key in self.specialization.leaves() if kind == CONSTEXPR}
@@ -232,7 +233,7 @@ class CompiledKernel(metaclass=_HooksOfLaunches):
         """Path of the entry of the disk cache that has the kernel, by file name; empty if there is none."""
         return files_of(self.name, self.target, self.hash)
 
-    def launch_metadata(self, grid: Any, stream: Any, *args: Any) -> LazyDict | None:
+    def launch_metadata(self, grid: Grid, stream: Any, *args: Any) -> LazyDict | None:
         """What launch hooks are told of a launch; None while there are none."""
         if not knobs.runtime.launch_enter_hook and not knobs.runtime.launch_exit_hook:
             return None

@@ -521,7 +521,7 @@ def from_signature(
     Args:
         params: of the kernel.
         signature: type by parameter name; a parameter given in `constants` may be left out.
-        constants: values of compile-time constants by name.
+        constants: values of compile-time constants by name, defaults among them.
         attributes: facts by path, as `Specialization.attributes` shows them.
 
     Raises:
@@ -535,14 +535,24 @@ def from_signature(
         elif param.name in signature:
             kind = signature[param.name]
             if kind == CONSTEXPR:
-                raise ArgumentError(f"the value of constexpr parameter `{param.name}` is missing")
+                raise _without_value(param)
             key = _written_key(kind, (param.index,), facts)
+        elif param.is_constexpr:
+            raise _without_value(param)
         else:
             raise ArgumentError(f"the signature has no type for parameter `{param.name}`")
         names.append(param.name)
         types.append(kind)
         keys.append(key)
     return Specialization(tuple(names), tuple(types), tuple(keys))
+
+
+def _without_value(param: Param) -> ArgumentError:
+    default = param.default
+    hint = f"constants={{'{param.name}': ...}}"
+    if default is not inspect.Parameter.empty:  # PyTorch's own launcher would want the argument, too
+        hint = f"a written signature takes no defaults, and torch.compile passes none on: name {param.name}={default!r}"
+    return ArgumentError(f"the value of constexpr parameter `{param.name}` is missing", hint=hint)
 
 
 def from_paths(

@@ -12,7 +12,7 @@ from tilewright.base.callable import BlockFunction
 from tilewright.frontend.source import KernelSource
 from tilewright.language.extra import libdevice
 from tilewright.ops.builtin import Builtin
-from tilewright.ops.values import unwrap
+from tilewright.ops.values import tensor, unwrap
 
 _WRITTEN = (
     ("tilewright.language.", ("tilewright.language", "triton.language"), "tl"),
@@ -49,6 +49,8 @@ def attribute_hint(value: Any, name: str) -> str | None:
         return function_hint(name) or close_name(name, dir(language))
     if isinstance(value, tuple) and name in _LIST_METHODS:
         return "tuples and lists of a kernel do not change: make a new one, x = x + (value,), or store to memory"
+    if isinstance(unwrap(value), (bool, int, float)) and hasattr(tensor, name):
+        return f"it is a compile-time value here, as an argument that is 1 is: write tl.to_tensor(x).{name}"
     return close_name(name, dir(value)) or function_hint(name)
 
 

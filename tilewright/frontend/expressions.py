@@ -54,7 +54,9 @@ def wrap(value: Any) -> Any:
 @visits(ast.Constant)
 def _constant(frame: Frame, node: ast.Constant) -> Any:
     if isinstance(node.value, (complex, bytes)):
-        raise frame.unsupported(node, f"a literal of type {type(node.value).__name__} is not supported in a kernel")
+        hint = "keep real and imaginary parts apart" if isinstance(node.value, complex) else "write a text"
+        kind = type(node.value).__name__
+        raise frame.unsupported(node, f"a literal of type {kind} is not supported in a kernel", hint=hint)
     return ... if node.value is ... else constexpr(node.value)
 
 
@@ -243,6 +245,10 @@ def _static(kind: type[ast.AST], *operands: Any) -> Any:
             raise _no_operator(kind, *operands)
     if kind not in _PYTHON:
         raise _no_operator(kind, *operands)
+    if kind is not ast.Add and kind is not ast.Mult and any(leaves(v) for v in operands):
+        raise LanguageTypeError(
+            f"{_SIGNS[kind]} of tuples takes compile-time values only", hint="compare the items: a[0] == b[0]"
+        )
     values = [v if isinstance(v, builtins.tuple) else unwrap(v) for v in operands]
     if kind in (ast.Eq, ast.NotEq) and isinstance(values[0], builtins.tuple):
         values = [unwrap(v) for v in values]

@@ -269,7 +269,13 @@ class Sym(_Whole):
     def __float__(self) -> float:
         raise number_needed(self)
 
-    __int__ = __bool__ = __trunc__ = __ceil__ = __floor__ = __round__ = __float__  # type: ignore[assignment]
+    def __bool__(self) -> bool:
+        truth = compare("!=", self, 0)
+        if isinstance(truth, bool):
+            return truth
+        raise number_needed(self)
+
+    __int__ = __trunc__ = __ceil__ = __floor__ = __round__ = __float__  # type: ignore[assignment]
 
     def __truediv__(self, other: Any) -> Any:
         return divide(self, other)
@@ -507,26 +513,15 @@ def is_natural(value: Any) -> bool:
 _SIZE = re.compile(r".*\.(size|stride)\(\d+\)")
 
 
-def at_most(value: Any, bound: Any) -> bool:
-    """Whether `value <= bound` provably: the smaller of two is at most either."""
-    difference = value - bound
-    if not isinstance(difference, Sym):
-        return bool(difference <= 0)
-    if isinstance(value, Sym) and len(value.terms) == 1 and not value.constant:
-        ((atom, factor),) = value.terms.items()
-        if atom.kind == "op" and atom.key == "min" and factor == 1:
-            return any(at_most(arg, bound) for arg in atom.args)
-    return at_least_zero(-difference)
-
-
 # --- text --------------------------------------------------------------------------------------
 
 
 def text(value: Any, name: Callable[[Atom], str], floors: bool = True) -> str:
-    """An expression of Python for `value`; `name` says how atoms are written.
+    """An expression of Python for `value`, an operand of any operator; `name` says how atoms are written.
 
     `min` and `max` are written as calls of these names, which the block language has too; its `//` and `%` round to
-    zero, and where `floors` is false what may be negative is written so that they round down.
+    zero, and where `floors` is false what may be negative is written so that they round down. It has no powers of two:
+    there `name` writes these as well.
     """
     if not isinstance(value, Sym):
         return str(value)
@@ -534,7 +529,7 @@ def text(value: Any, name: Callable[[Atom], str], floors: bool = True) -> str:
     if value.constant:
         parts.append(str(value.constant))
     joined = " + ".join(parts).replace("+ -", "- ")
-    return joined if len(parts) == 1 else f"({joined})"
+    return f"({joined})" if len(parts) > 1 or set(value.terms.values()) - {1, -1} else joined
 
 
 def _term(atom: Atom, factor: int, name: Callable[[Atom], str], floors: bool) -> str:
@@ -543,7 +538,7 @@ def _term(atom: Atom, factor: int, name: Callable[[Atom], str], floors: bool) ->
 
 
 def _atom(atom: Atom, name: Callable[[Atom], str], floors: bool = True) -> str:
-    if atom.kind != "op":
+    if atom.kind != "op" or (atom.key == "next_power_of_2" and not floors):
         return name(atom)
     args = [text(arg, name, floors) for arg in atom.args]
     if not floors and atom.key in ("//", "%") and not all(map(is_natural, atom.args)):
@@ -551,7 +546,7 @@ def _atom(atom: Atom, name: Callable[[Atom], str], floors: bool = True) -> str:
         rest = f"(({left} % {right} + {right}) % {right})"
         return rest if atom.key == "%" else f"(({left} - {rest}) // {right})"
     if atom.key == "next_power_of_2":
-        return f"tilewright.next_power_of_2({args[0]})"  # the launcher's: kernels have it as a number
+        return f"tilewright.next_power_of_2({args[0]})"
     return f"{atom.key}({', '.join(args)})" if atom.key in ("min", "max") else f"({args[0]} {atom.key} {args[1]})"
 
 

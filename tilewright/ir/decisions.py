@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ class Decisions:
 
     def __init__(self) -> None:
         self._found: list[Decision] = []
+        self._told: set[tuple[str, Operation]] = set()
 
     def note(self, subject: Subject, op: Operation | None, answer: Answer[P]) -> P | None:
         """Keep an answer.
@@ -41,6 +42,18 @@ class Decisions:
             decision = Decision(subject.name, taken, answer.reason, answer.instead, *place, *cause)
         self._found.append(decision)
         return answer.plan if isinstance(answer, Yes) else None
+
+    def once(self, subject: Subject, op: Operation, answer: Callable[[], Answer[Any]]) -> None:
+        """Keep the first answer to a question on an operation of which code may be made several times.
+
+        Args:
+            subject: what was asked.
+            op: about which operation.
+            answer: called for the first answer alone.
+        """
+        if (subject.name, op) not in self._told:
+            self._told.add((subject.name, op))
+            self.note(subject, op, answer())
 
     def extend(self, other: Decisions) -> None:
         """Keep what another part of the compilation has kept."""

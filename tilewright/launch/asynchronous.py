@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any
 
 from tilewright.base.errors import LaunchError
+from tilewright.base.grids import Grid
 from tilewright.compile.build import Image, image_of, image_of_pickled, is_kept
 from tilewright.compile.forks import ForkExecutor
 from tilewright.compile.kernel import CompiledKernel
@@ -50,7 +51,7 @@ class FutureKernel:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.result(), name)
 
-    def __getitem__(self, grid: Any) -> Any:
+    def __getitem__(self, grid: Grid) -> Any:
         kernel = self.result()
         assert kernel is not None, "a hook asked that it be not compiled"
         return kernel[grid]

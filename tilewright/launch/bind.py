@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from tilewright.base.checks import Checks, parse_checks
 from tilewright.base.errors import ArgumentError, DeviceError, ReadOnlyError, UnknownOptionError
 from tilewright.base.foreign_options import FOREIGN
+from tilewright.base.grids import Grid
 from tilewright.base.hooks import settings_changed
 from tilewright.base.knobs import knobs
 from tilewright.base.target import Placement, Target
@@ -198,7 +199,7 @@ class Binder:
         except TypeError as error:
             raise self._error(str(error)) from None
 
-    def launch_slow(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def launch_slow(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         """`launch` without generated code beyond the signature."""
         try:
             values, extra, options = self._bind(*args, **kwargs)
@@ -206,7 +207,7 @@ class Binder:
             raise self._error(str(error)) from None
         return self.launch_bound(grid, values, extra, options)
 
-    def launch_bound(self, grid: Any, values: tuple[Any, ...], extra: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def launch_bound(self, grid: Grid, values: tuple[Any, ...], extra: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Launch with arguments by parameter; the way of every call that the fast path did not know."""
         instead = self._instead() if self._instead is not None else None
         if instead is not None:
@@ -237,7 +238,7 @@ class Binder:
             prepared.launch(gx, gy, gz, *call.runtime_values())
         return prepared.kernel
 
-    def launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def launch(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         """Bind, launch and return the kernel."""
         if self.builtin is not None:
             return self.builtin.call(grid, *args, **kwargs)
@@ -262,7 +263,7 @@ class Binder:
         if self.builtin is not None:
             return
 
-        def missed(grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+        def missed(grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
             generation = self._generation
             try:
                 launched = self._in_python(grid, *args, **kwargs)

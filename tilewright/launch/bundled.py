@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.backends.llvm import codegen
 from tilewright.base.callable import give_number
 from tilewright.base.errors import BundleError, NotCompiledError
+from tilewright.base.grids import Grid
 from tilewright.base.target import Target
 from tilewright.compile.bundle import BundledVariant, Contents, read_bundle
 from tilewright.compile.kernel import CompiledKernel
@@ -42,7 +43,7 @@ class BundledKernel(KernelInterface[Any]):
         self._loaded: dict[BundledVariant, CompiledKernel] = {}
         self._binder = Binder(name, params, self._resolve, instead=self._instead)
 
-    def launcher(self, grid: Any) -> Callable[..., Any]:
+    def launcher(self, grid: Grid) -> Callable[..., Any]:
         """What launches over `grid`."""
         return functools.partial(self._binder.launch, grid)
 
@@ -50,14 +51,14 @@ class BundledKernel(KernelInterface[Any]):
         """A line for each variant: its target and the types of its parameters."""
         return [f"{variant.target}: {variant.shown}" for variant in self._variants]
 
-    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel:
+    def warmup(self, *args: Any, grid: Grid | None = None, **kwargs: Any) -> CompiledKernel:
         """The compiled kernel for these arguments."""
         return self._kernel(self._binder.bind(*args, **kwargs))
 
     def _instead(self) -> Callable[..., Any] | None:
         return self._launch_watched if inline_cache.are_launches_watched() else None
 
-    def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def _launch_watched(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         call = self._binder.bind(*args, **kwargs)
         return inline_cache.launch_watched(self, self._binder, call, self._resolve(call), grid)
 

@@ -23,6 +23,7 @@ import numpy as np
 from tilewright.backends.reference.address_space import Memory
 from tilewright.backends.reference.evaluate import Evaluator
 from tilewright.base.errors import ArgumentError, UnsupportedError
+from tilewright.base.grids import Grid
 from tilewright.base.target import Target
 from tilewright.compile.gradient_source import GradientSource
 from tilewright.compile.grid import grid3
@@ -89,7 +90,7 @@ class _Derived(JITFunction[Any]):
         assert isinstance(request.source, GradientSource)
         return request.source.derived(request)
 
-    def _launch_interpreted(self, grid: Any, /, *args: Any, **kwargs: Any) -> None:
+    def _launch_interpreted(self, grid: Grid, /, *args: Any, **kwargs: Any) -> None:
         """Evaluate the tile IR, operation by operation: there is no Python of a gradient."""
         call = self.binding().bind(*args, **kwargs)
         programs = grid3(grid(call.by_name()) if callable(grid) else grid)
@@ -137,11 +138,11 @@ class Gradient(KernelInterface[Any]):
     def __repr__(self) -> str:
         return f"<gradient of {self.kernel.fn.__name__} with respect to {', '.join(self.wrt)}>"
 
-    def launcher(self, grid: Any) -> Callable[..., Any]:
+    def launcher(self, grid: Grid) -> Callable[..., Any]:
         """What launches over `grid`."""
         return functools.partial(self._launch, grid)
 
-    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
+    def warmup(self, *args: Any, grid: Grid | None = None, **kwargs: Any) -> Any:
         """Compile for these arguments without launching, as `kernel.warmup`; gradients may be dtypes."""
         return self._main.warmup(*args, grid=grid, **kwargs)
 
@@ -149,7 +150,7 @@ class Gradient(KernelInterface[Any]):
         """Names of the parameters through which the kernel stores floats, for these arguments of the kernel."""
         return self._facts(self._main.binding().bind(*args, **kwargs)).outputs
 
-    def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def _launch(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         call = self._main.binding().bind(*args, **kwargs)
         self._check_kinds(call)
         facts = self._facts(call)
@@ -175,7 +176,7 @@ class Gradient(KernelInterface[Any]):
         return found
 
     def _tape(
-        self, call: Call, grid: Any, size: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, call: Call, grid: Grid, size: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Memory for what loops keep."""
         like = next((a.owner for a in call.arguments if isinstance(a, Array)), None)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from tilewright.base.callable import BlockFunction
+from tilewright.base.grids import Grid
 from tilewright.base.hooks import Launched, LazyDict
 from tilewright.base.knobs import knobs
 from tilewright.base.target import Target
@@ -98,7 +99,7 @@ def watcher(fn: Any, kernel: CompiledKernel, device: int | None) -> Callable[[di
     enter = chain.calls[0] if len(chain.calls) == 1 else chain
     more, metadata = fn.launch_metadata, kernel.metadata
 
-    def watch(args: dict[str, Any], grid: Any) -> LazyDict:
+    def watch(args: dict[str, Any], grid: Grid) -> LazyDict:
         facts = LazyDict(known, device)
         facts.subject = Launched(fn, kernel, args, grid)
         if device is not None:

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tilewright.base.grids import Grid
 from tilewright.base.knobs import knobs
 from tilewright.base.lazy import lazy_module
 from tilewright.compile.grid import grid3
@@ -76,7 +77,7 @@ def are_launches_watched() -> bool:
     return bool(knobs.runtime.launch_enter_hook.calls or knobs.runtime.launch_exit_hook.calls)
 
 
-def launch_watched(fn: Any, binder: Binder, call: Call, prepared: Prepared, grid: Any) -> Any:
+def launch_watched(fn: Any, binder: Binder, call: Call, prepared: Prepared, grid: Grid) -> Any:
     """A launch that is bound and compiled, with the launch hooks around it."""
     binder.check_stores(call, prepared)
     programs = grid(call.by_name()) if callable(grid) else grid

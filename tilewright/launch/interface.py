@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from tilewright.base.errors import InternalError
+from tilewright.base.grids import Grid
 from tilewright.base.tracebacks import shorten_traceback
 from tilewright.launch.subscript import InPython, Subscript
 
@@ -41,14 +42,14 @@ class KernelInterface(Subscript, InPython, Generic[T]):
         made.waiting = []
         return made
 
-    def _launch_over(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def _launch_over(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         try:
             return self.launcher(grid)(*args, **kwargs)
         except Exception as error:
             shorten_traceback(error)
             raise
 
-    def launcher(self, grid: Any) -> Callable[..., Any]:
+    def launcher(self, grid: Grid) -> Callable[..., Any]:
         """What launches over `grid` when it is called with the arguments; no tracer is asked.
 
         By default that is `run`, where a subclass in a library has one of its own.
@@ -57,18 +58,18 @@ class KernelInterface(Subscript, InPython, Generic[T]):
             raise NotImplementedError(f"{type(self).__name__} has neither `launcher` nor `run`")
         return functools.partial(self.run, grid=grid, warmup=False)
 
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+    def run(self, *args: Any, grid: Grid, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch over `grid`, or with `warmup` only compile."""
         if warmup:
             return self.warmup(*args, grid=grid, **kwargs)
         return self[grid](*args, **kwargs)
 
-    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
+    def warmup(self, *args: Any, grid: Grid | None = None, **kwargs: Any) -> Any:
         """Compile for these arguments without launching."""
         raise NotImplementedError
 
     def report(
-        self, *args: Any, grid: Any, targets: Sequence[str] | None = None, checks: str = "", **kwargs: Any
+        self, *args: Any, grid: Grid, targets: Sequence[str] | None = None, checks: str = "", **kwargs: Any
     ) -> Any:
         """Launch with these arguments, and make a page that shows what the compiler and the programs did.
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from tilewright.base.callable import BlockFunction, P
+from tilewright.base.grids import Grid
 from tilewright.base.hooks import AnnouncedList
 from tilewright.base.knobs import follow_triton_variables, knobs
 from tilewright.base.lazy import lazy_module
@@ -116,11 +117,11 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
         self.repr = repr or functools.partial(plain_name, fn.__name__)
         self.pre_run_hooks = AnnouncedList(self._hooks_changed)
 
-    def launcher(self, grid: Any) -> Callable[..., Any]:
+    def launcher(self, grid: Grid) -> Callable[..., Any]:
         """What launches over `grid` when it is called with the arguments; no tracer is asked."""
         return functools.partial(self._launch_over if self.waiting is not None else self.ready, grid)
 
-    def _launch_over(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def _launch_over(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         try:
             return (self._binder or self._make_binder()).launch(grid, *args, **kwargs)
         except Exception as error:
@@ -187,7 +188,7 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
         binder.check_stores(call, prepared)
         return call, prepared
 
-    def prove(self, *args: Any, grid: Any, up_to: str = "", **kwargs: Any) -> Proof:
+    def prove(self, *args: Any, grid: Grid, up_to: str = "", **kwargs: Any) -> Proof:
         """What is known of a launch for all contents of memory: no access leaves its argument, no programs race, no
         index wraps. Nothing runs.
 
@@ -207,12 +208,12 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
         names = frozenset(up_to.replace(",", " ").split())
         return checked.prove(self, call, programs, self._given(call.options), names)
 
-    def _launch_watched(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def _launch_watched(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         binder = self._binder or self._make_binder()
         call = binder.bind(*args, **kwargs)
         return inline_cache.launch_watched(self, binder, call, self._resolve(call), grid)
 
-    def _launch_interpreted(self, grid: Any, /, *args: Any, **kwargs: Any) -> None:
+    def _launch_interpreted(self, grid: Grid, /, *args: Any, **kwargs: Any) -> None:
         call = (self._binder or self._make_binder()).bind(*args, **kwargs)
         if call.is_warmup:
             return
@@ -221,7 +222,7 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
         with on_host(call) as staged:
             interpret.launch(self, staged, programs, complete_options(self._given(call.options), interpret.TARGET))
 
-    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> CompiledKernel | None:
+    def warmup(self, *args: Any, grid: Grid | None = None, **kwargs: Any) -> CompiledKernel | None:
         """Compile for these arguments without launching; where launches are interpreted there is nothing to do.
 
         Arguments may be dtypes in place of tensors. The option `target` ("cuda:90", or a `Target`) says what to compile

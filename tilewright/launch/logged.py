@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilewright.base.grids import Grid
 from tilewright.base.hooks import LazyDict, settings_changed
 from tilewright.base.knobs import knobs
 from tilewright.base.library import logging, logs
@@ -24,7 +25,7 @@ def follow_launches() -> None:
         chain.add(_record)
 
 
-def record_interpreted(name: str, arguments: Mapping[str, Any], grid: Any) -> None:
+def record_interpreted(name: str, arguments: Mapping[str, Any], grid: Grid) -> None:
     """Record a launch that runs as Python, which no hook hears of."""
     if logs.launching.isEnabledFor(logging.DEBUG):
         logs.launching.debug("%s[%s] interpreted: %s", name, _text(grid), _arguments(arguments))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tilewright.base.grids import Grid
 from tilewright.base.lazy import lazy_module
 from tilewright.base.target import Placement
 from tilewright.base.tracebacks import shorten_traceback
@@ -49,7 +50,7 @@ def native_call(kernel: CompiledKernel, in_python: Callable[..., Launch]) -> Cal
     """
     hopeless: set[Any] = set()
 
-    def missed(grid: Any, *args: Any, **kwargs: Any) -> None:
+    def missed(grid: Grid, *args: Any, **kwargs: Any) -> None:
         try:
             launch = in_python(grid, *args, **kwargs)
             if not kwargs:

@@ -14,6 +14,7 @@ import weakref
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
+from tilewright.base.grids import Grid
 from tilewright.launch import tracer_slot
 
 _MP_SUBSCRIPT = 5  # typeslots.h
@@ -67,7 +68,7 @@ class Subscript(_Empty):
     ready: Any
     waiting: list[weakref.ref[Any]] | None
 
-    def _launch_over(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def _launch_over(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError
 
     def become(self, ready: Any) -> None:
@@ -77,7 +78,7 @@ class Subscript(_Empty):
         for kept in filter(None, (reference() for reference in waiting or ())):
             kept.__setstate__((ready, kept.args, {}, None))
 
-    def _over(self, grid: Any) -> Any:
+    def _over(self, grid: Grid) -> Any:
         """`x[grid]` that goes through Python until there is machine code."""
         waiting = self.waiting
         if waiting is None:
@@ -94,7 +95,7 @@ class InPython:
 
     __slots__ = ()
 
-    def __getitem__(self, grid: Any) -> Any:
+    def __getitem__(self, grid: Grid) -> Any:
         launch: Any = self._over(grid)  # type: ignore[attr-defined]
         return launch if grid is not None else _Unsized(launch)
 

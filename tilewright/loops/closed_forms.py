@@ -173,6 +173,8 @@ class LoopValues:
             step = polynomial(following) - polynomial(mine)
             if self._fixed(loop, step):
                 return _Moves(dims, step)
+        if _is_combined(following, mine):
+            return None  # it is made of what was there before, whatever else holds
         first = self._values.value(loop.op.iter_args[number], dims)
         if self._at(loop, following, -ONE) is first and not carried_in(following, loop.iteration):
             return _Delayed(dims, following, ends=False)
@@ -307,6 +309,11 @@ def _steps(distance: Poly, step: Poly) -> Poly:
     if by is not None and by > 1:
         return rounded_up(distance, by)
     return polynomial(applied(ForOp, (ZERO, distance, step), "i32"), nonnegative=True)
+
+
+def _is_combined(node: Node, mine: Node) -> bool:
+    """Whether an operation on what is carried makes an expression."""
+    return mine in (node.operands if isinstance(node, Apply) else (node.first,) if isinstance(node, Reduce) else ())
 
 
 def _ranges(dims: Index) -> list[Range]:

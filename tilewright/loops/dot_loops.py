@@ -123,6 +123,8 @@ def normalize_dot_loops(
             seen.add(found.result)
             normal = decisions.note(DOT_LOOPS, found.last, _normal(function, found))
             if normal is not None:
+                for other, _ in found.dots[1:]:
+                    decisions.note(DOT_LOOPS, other, Yes(normal, "one loop with the last one"))
                 _write(normal)
                 eliminate_dead_code(function)
                 changed = True

@@ -64,7 +64,12 @@ def _found(function: FuncOp, loop: ForOp, asked: set[int], decisions: Decisions)
             continue
         asked.add(number)
         raising = raising or Raising(function)
-        found += decisions.note(SUNK_LOADS, load, _recognise(raising, loop, number, load)) or []
+        made = decisions.note(SUNK_LOADS, load, _recognise(raising, loop, number, load)) or []
+        if made:
+            decisions.note(
+                SUNK_LOADS, defining_op(loop.iter_args[number]), Yes(loop, "loaded in the loop, where it is used")
+            )
+        found += made
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from xdsl.ir import Operation
 
@@ -16,6 +17,7 @@ from tilewright.loops.arithmetic import FALSE, at_least_zero, conjunction, impli
 from tilewright.loops.nest import (
     ALWAYS,
     Every,
+    Load,
     Node,
     Number,
     Poly,
@@ -132,7 +134,9 @@ def _both(monoid: type[Operation], one: Term, other: Term) -> Term | None:
         if one.condition is other.condition:
             return one if known is not None and known.idempotent else None
         return _either_way(one, other) if one.coefficient == other.coefficient else None
-    return _gone_on(one, other) if one.coefficient == other.coefficient else None
+    if one.coefficient != other.coefficient:
+        return None
+    return _gone_on(one, other) or _interleaved(one, other)
 
 
 def _either_way(one: Term, other: Term) -> Term | None:
@@ -168,4 +172,34 @@ def _gone_on(one: Term, other: Term) -> Term | None:
         ):
             longer = Range.new(extent + more)
             return replaced(one, {r: Poly.atom(longer)}, [longer if q is r else q for q in one.ranges])
+    return None
+
+
+def _interleaved(one: Term, other: Term) -> Term | None:
+    """Two reductions, of every second element and of those between: one of all."""
+    if one.ranges != other.ranges or not one.ranges:
+        return None
+    turn = Range.new(Poly.number(2))
+    both = _between((one.factors, one.condition), (other.factors, other.condition), Poly.atom(turn))
+    if both is None:
+        return None
+    factors, condition = both
+    made = settled(opened(one.but(factors=factors, condition=conjunction([condition]), ranges=(*one.ranges, turn))))
+    return made if len(made.ranges) == len(one.ranges) else None
+
+
+def _between(one: Any, other: Any, turn: Poly) -> Any:
+    """What is one expression in the first turn and another in the next; None if more than offsets differ."""
+    if one is other:
+        return one
+    if isinstance(one, Poly) and isinstance(other, Poly):
+        return None if ranges_of(other - one) else one + (other - one) * turn
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        parts = [_between(x, y, turn) for x, y in zip(one, other, strict=True)]
+        return None if any(part is None for part in parts) else tuple(parts)
+    if isinstance(one, Load) and isinstance(other, Load):
+        offset = _between(one.offset, other.offset, turn)
+        made = None if offset is None else Load.of(one.base, offset, one.condition, one.other, one.type, one.epoch)
+        rest = Load.of(one.base, other.offset, one.condition, one.other, one.type, one.epoch)
+        return made if rest is other else None
     return None

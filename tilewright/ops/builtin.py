@@ -19,6 +19,7 @@ from tilewright.base import dtypes
 from tilewright.base.builtin import Builtin
 from tilewright.base.callable import P
 from tilewright.base.dtypes import BlockType, PointerType, Type
+from tilewright.base.errors import LanguageTypeError, LanguageValueError
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.ir.op import TileOp
@@ -165,7 +166,7 @@ def literal_dtype(value: bool | int | float) -> dtypes.dtype:
         for candidate in (dtypes.int32, dtypes.uint32, dtypes.int64, dtypes.uint64):
             if candidate.get_int_min_value() <= value <= candidate.get_int_max_value():
                 return candidate
-        raise ValueError("Nonrepresentable integer")
+        raise LanguageValueError("Nonrepresentable integer", hint="integers have at most 64 bits: -2**63 to 2**64 - 1")
     finite_out = value == value and abs(value) != float("inf") and value != 0.0
     if finite_out and not 2.0**-126 <= abs(value) <= 3.4028234663852886e38:
         return dtypes.float64
@@ -179,7 +180,8 @@ def to_tensor(b: Emitter, value: Any) -> tensor:
         return value
     if isinstance(value, (bool, int, float)):
         return b.constant(value, literal_dtype(value))
-    raise TypeError(f"cannot convert {value} of type {type(value)} to tensor")
+    hint = "ask for it first: if x is not None" if value is None else None
+    raise LanguageTypeError(f"cannot convert {value} of type {type(value)} to tensor", hint=hint)
 
 
 def is_number(value: Any) -> bool:

@@ -123,7 +123,10 @@ def arange(b: Emitter, start: Any, end: Any) -> tensor:
     if first not in _INT32 or last not in range(-(2**31), 2**31 + 1):
         raise LanguageValueError("arange must fit in int32")
     if last <= first:
-        raise LanguageValueError("arange's end argument must be greater than the start argument")
+        raise LanguageValueError(
+            "arange's end argument must be greater than the start argument",
+            hint="it counts upwards: write last - tl.arange(0, n) to count downwards",
+        )
     return b.emit(MakeRangeOp, checked_block(dtypes.int32, (last - first,)), end=last, start=first)
 
 

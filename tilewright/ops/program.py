@@ -161,7 +161,8 @@ register(
 def _axis(name: str, axis: Any) -> int:
     value = unwrap(axis)
     if not isinstance(value, int) or value not in (0, 1, 2):
-        raise LanguageValueError(f"{name} axis must be 0, 1, or 2 but got {value}")
+        hint = "fold several dimensions into one of the grid, and take them apart with // and %"
+        raise LanguageValueError(f"{name} axis must be 0, 1, or 2 but got {value}", hint=hint)
     return int(value)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from tilewright.base.dtypes import BlockType, Type, dtype
 from tilewright.base.errors import LanguageTypeError
@@ -114,6 +114,9 @@ for _stem in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "
     _forward(f"__r{_stem}__")
 for _stem in ("lt", "le", "gt", "ge"):
     _forward(f"__{_stem}__")
+
+
+Word: TypeAlias = str | constexpr  # of a few that a function knows
 
 
 class const:

@@ -12,10 +12,20 @@ from functools import reduce
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tilewright.ir.attrs import I32
-from tilewright.ir.types import bit_width, element_type, i32, i64, scalar_type, shape_of, tile_type, with_element
+from tilewright.ir.types import (
+    bit_width,
+    element_type,
+    i32,
+    i64,
+    is_float,
+    scalar_type,
+    shape_of,
+    tile_type,
+    with_element,
+)
 from tilewright.ir.values import is_tile
 from tilewright.ir.walk import walk
-from tilewright.ops.casts import BitcastOp, ExtFOp, ExtUIOp
+from tilewright.ops.casts import BitcastOp, ExtFOp, ExtUIOp, FpToFpOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AndIOp, OrIOp
@@ -48,11 +58,19 @@ def _is_known(value: SSAValue) -> bool:
 
 def check_results(code: Code, op: Operation, new_site: Callable[[SSAValue], int]) -> None:
     """Behind an operation: each result that is no number comes from an operand that is none."""
-    operands = [operand for operand in op.operands if _is_known(operand)]
+    operands = [_widened(code, operand) for operand in op.operands if is_float(element_type(operand.type))]
     for result in filter(_is_known, op.results):
         made = [_made(code, result, operands, kind, across=isinstance(op, _ACROSS)) for kind in (_is_nan, _is_infinite)]
         shown = [] if isinstance(op, _ACROSS) else [_bits_of_f64(code, code.like(v, result)) for v in operands[:2]]
         code.check(new_site(result), code.negated(code.either(*made)), shown)
+
+
+def _widened(code: Code, value: SSAValue) -> SSAValue:
+    """A float of 8 bits as one of 32, whose infinities and NaN are told alike for all formats."""
+    if _is_known(value):
+        return value
+    wide = with_element(value.type, scalar_type("f32"))
+    return code.put(FpToFpOp.create(operands=[value], result_types=[wide]))
 
 
 Kind = Callable[[Code, SSAValue], SSAValue]

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from tilewright.base.errors import GradientError
+from tilewright.base.grids import Grid
 from tilewright.devices.host_descriptor import TensorDescriptor
 from tilewright.launch.gradient import Gradient, grad
 from tilewright.launch.jit import JITFunction
@@ -47,7 +48,7 @@ class _Run:
     """
 
     gradient: Gradient
-    grid: Any
+    grid: Grid
     values: Mapping[str, Any]
     options: Mapping[str, Any]
     outputs: tuple[str, ...]
@@ -105,7 +106,7 @@ class _Launch(torch.autograd.Function):  # type: ignore[misc]  # torch is not ch
         return None, *typed, *[None] * len(run.outputs)
 
 
-def launch_seen(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def launch_seen(kernel: Any, grid: Grid, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A launch in the body of an operator that is differentiated.
 
     Raises:

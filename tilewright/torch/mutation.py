@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tilewright.base.errors import CompilationError, TilewrightError
+from tilewright.base.grids import Grid
 from tilewright.torch import hl_operators, operators, recording
 from tilewright.torch.signature import KernelOperator, Signature
 from tilewright.torch.state import doing
@@ -56,7 +57,7 @@ class Writes(TorchDispatchMode):  # type: ignore[misc]  # torch is not checked
                         self._note(_call_text(func, index), self._owners.get(_storage(tensor), set()))
         return func(*args, **kwargs)
 
-    def launched(self, kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def launched(self, kernel: Any, grid: Grid, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Look at a launch that does not take place; of an autotuned kernel, at its first configuration."""
         signature, values = recording.described(kernel, grid, args, kwargs)
         operator = operators.described(Signature(*signature), most_configs=1)

@@ -20,6 +20,7 @@ import torch
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 
 from tilewright.base.errors import ArgumentError
+from tilewright.base.grids import Grid
 from tilewright.launch.jit import JITFunction
 from tilewright.torch.signature import base_of
 from tilewright.torch.state import doing
@@ -56,7 +57,7 @@ def _packs(args: tuple[Any, ...]) -> bool:
     return bool(inductor.V.aot_compilation) and all(a.device.type == "cpu" for a in args if isinstance(a, torch.Tensor))
 
 
-def _as_node(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _as_node(kernel: Any, grid: Grid, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A launch as PyTorch's node of a Triton kernel.
 
     Raises:

@@ -15,6 +15,7 @@ from torch.compiler import is_dynamo_compiling
 
 from tilewright.base.callable import by_number
 from tilewright.base.errors import ArgumentError, GridError, UnsupportedError
+from tilewright.base.grids import Grid
 from tilewright.launch.gradient import Gradient
 from tilewright.launch.jit import JITFunction
 from tilewright.torch import gradients
@@ -125,19 +126,17 @@ def _heuristics(kernel: Any, meta: dict[str, Any]) -> tuple[dict[str, Any], tupl
 
 
 @unguarded
-def _grid(grid: Any, meta: dict[str, Any]) -> tuple[Any, ...]:
+def _grid(grid: Grid, meta: dict[str, Any]) -> tuple[Any, ...]:
     """The grid as one to three integers, symbolic ones among them."""
-    if callable(grid):
-        grid = grid(meta)
-    if not isinstance(grid, (tuple, list)):
-        grid = (grid,)
-    if not 1 <= len(grid) <= 3:
-        _refuse_grid(len(grid))
-    return tuple(grid)
+    sizes = grid(meta) if callable(grid) else grid
+    found = tuple(sizes) if isinstance(sizes, (tuple, list)) else (sizes,)
+    if not 1 <= len(found) <= 3:
+        _refuse_grid(len(found))
+    return found
 
 
 @unguarded
-def described(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+def described(kernel: Any, grid: Grid, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
     """A launch in constants (the fields of its `Signature`), and its run-time values, with the grid at the end.
 
     Args:
@@ -177,7 +176,7 @@ def described(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 @unguarded
-def record(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def record(kernel: Any, grid: Grid, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Call the operator of a launch; the arguments are those of `described`.
 
     Raises:

@@ -19,6 +19,7 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from tilewright.base.errors import DeviceError, TilewrightError
+from tilewright.base.grids import Grid
 from tilewright.base.tracebacks import shorten_traceback
 from tilewright.compile.specialize import Path
 from tilewright.devices.host_descriptor import TensorDescriptor
@@ -43,7 +44,7 @@ def _graph_is_made() -> bool:
     return _transform() is not None or any(torch._C._get_dispatch_mode(key) is not None for key in _TRACERS)
 
 
-def _outside_dynamo(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _outside_dynamo(kernel: Any, grid: Grid, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A launch, unless somebody else traces, or an argument is a tensor of some tracer."""
     recording, operator, trial = state.doing
     if trial is not None:
@@ -138,7 +139,7 @@ class Launch:
         grid: as the user wrote it.
     """
 
-    def __init__(self, kernel: Any, grid: Any) -> None:
+    def __init__(self, kernel: Any, grid: Grid) -> None:
         self.kernel = kernel
         self.grid = grid
 
@@ -157,14 +158,14 @@ class Launch:
 
 
 @unguarded
-def launch_over(kernel: Any, grid: Any) -> Any:
+def launch_over(kernel: Any, grid: Grid) -> Any:
     """`kernel[grid]`: see `launch/tracer_slot.py`."""
     if is_dynamo_compiling() or tracer_slot.over is None:
         return Launch(kernel, grid)
     return partial(tracer_slot.over, kernel, grid)
 
 
-def _traced(kernel: Any, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _traced(kernel: Any, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
     try:
         return _outside_dynamo(kernel, grid, args, kwargs)
     except Exception as error:
@@ -182,7 +183,7 @@ def _let_dynamo_follow(over: Any) -> None:
     """Have Dynamo record a launch `over(kernel, grid, ...)` that was prepared before it came."""
 
     @unguarded
-    def followed(kernel: Any, grid: Any, *args: Any, **kwargs: Any) -> Any:
+    def followed(kernel: Any, grid: Grid, *args: Any, **kwargs: Any) -> Any:
         return record(kernel, grid, args, kwargs)
 
     if not _followed:

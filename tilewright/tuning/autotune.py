@@ -21,6 +21,7 @@ from typing import Any
 from tilewright.base import logs
 from tilewright.base.callable import give_number
 from tilewright.base.errors import ArgumentError, AutotunerError, LanguageValueError
+from tilewright.base.grids import Grid
 from tilewright.base.knobs import knobs
 from tilewright.base.refusal import Refusal
 from tilewright.compile.request import fingerprint
@@ -151,17 +152,17 @@ class Autotuner(Hooked, KernelInterface[Any]):
 
     # --- choosing ------------------------------------------------------------------------------------
 
-    def launcher(self, grid: Any) -> Callable[..., Any]:
+    def launcher(self, grid: Grid) -> Callable[..., Any]:
         """What launches over `grid` with the best configuration for the arguments that it is called with."""
         return super().launcher(grid) if self._has_own_run else functools.partial(self._launch, grid)
 
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+    def run(self, *args: Any, grid: Grid, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch over `grid`, or with `warmup` only compile; subclasses in libraries put their own before it."""
         if self._has_own_run and not warmup:
             return self._launch(grid, *args, **kwargs)
         return super().run(*args, grid=grid, warmup=warmup, **kwargs)
 
-    def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def _launch(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         self.nargs = dict(zip(self.arg_names, args))
         try:
             key = self.tuning_key(kwargs)
@@ -174,7 +175,7 @@ class Autotuner(Hooked, KernelInterface[Any]):
         finally:
             self.nargs = {}
 
-    def _asked(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any) -> Asked:
+    def _asked(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Grid | None) -> Asked:
         return Asked(self.fn, args, kwargs, grid, dict(zip(self.arg_names, args)), self.hooks)
 
     def choice(self, key: tuple[Any, ...]) -> Config | None:
@@ -289,7 +290,7 @@ class Autotuner(Hooked, KernelInterface[Any]):
     def _executor(self) -> Executor | None:
         return knobs.autotuning.executor if self.executor is None else self.executor
 
-    def _bench(self, *args: Any, config: Config, grid: Any, warmup: bool = False, **meta: Any) -> list[float]:
+    def _bench(self, *args: Any, config: Config, grid: Grid | None, warmup: bool = False, **meta: Any) -> list[float]:
         """Times of one candidate, infinite if it cannot run; for subclasses in libraries to call or to replace."""
         asked = self._asked(args, meta, grid)
         self.nargs = asked.nargs
@@ -341,7 +342,7 @@ class Autotuner(Hooked, KernelInterface[Any]):
         model = self.perf_model
         return sorted(found, key=lambda config: model(**self.nargs, **kwargs, **config.all_kwargs()))[:top_k]
 
-    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> list[Any]:
+    def warmup(self, *args: Any, grid: Grid | None = None, **kwargs: Any) -> list[Any]:
         """Compile every configuration that pruning leaves, without launching; returns the compiled kernels."""
         asked = self._asked(args, kwargs, grid)
         self.nargs = asked.nargs

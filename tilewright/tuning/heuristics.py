@@ -9,6 +9,7 @@ from typing import Any
 
 from tilewright.base.callable import BlockFunction, give_number
 from tilewright.base.errors import ArgumentError
+from tilewright.base.grids import Grid
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction
 
@@ -36,14 +37,14 @@ class Heuristics(KernelInterface[Any]):
             kwargs[name] = compute({**dict(zip(self.arg_names, args)), **kwargs})
         return kwargs
 
-    def launcher(self, grid: Any) -> Callable[..., Any]:
+    def launcher(self, grid: Grid) -> Callable[..., Any]:
         """What launches over `grid` with the computed parameters."""
         return functools.partial(self._launch, grid)
 
-    def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def _launch(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         return self.fn.run(*args, grid=grid, **self.computed(args, kwargs))
 
-    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
+    def warmup(self, *args: Any, grid: Grid | None = None, **kwargs: Any) -> Any:
         """Compile with the computed parameters, without launching."""
         return self.fn.warmup(*args, grid=grid, **self.computed(args, kwargs))
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from tilewright.base.errors import LanguageValueError
 from tilewright.base.foreign_options import FOREIGN
+from tilewright.base.grids import Grid
 from tilewright.devices.registry import OPTION_NAMES
 from tilewright.tuning.config import Config
 from tilewright.tuning.hooks import Hooks
@@ -44,7 +45,7 @@ class Asked:
     fn: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    grid: Any
+    grid: Grid | None
     nargs: dict[str, Any]
     hooks: Hooks
     records: Records = _NO_RECORDS

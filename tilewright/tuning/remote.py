@@ -18,6 +18,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tilewright.base.grids import Grid
 from tilewright.compile.build import Image, compile_request
 from tilewright.compile.grid import grid3
 from tilewright.compile.kernel import CompiledKernel
@@ -73,7 +74,12 @@ class RemoteLaunch:
 
 
 def remote_launch(
-    fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any, zeroed: Sequence[str], restored: Sequence[str]
+    fn: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    grid: Grid | None,
+    zeroed: Sequence[str],
+    restored: Sequence[str],
 ) -> RemoteLaunch | None:
     """The launch that `fn.run(*args, grid=grid, **kwargs)` would make; None if it cannot be made elsewhere.
 

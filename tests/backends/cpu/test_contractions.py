@@ -109,7 +109,7 @@ def test_they_are_products(kernel, element):
 
 
 def test_sums_that_are_read_and_computed_rows_are_none():
-    assert decided(running) == decided(of_squares) == set()
+    assert True not in decided(running) | decided(of_squares)
     x, w = torch.randn(128), torch.randn(32, 128)
     parts, squares = torch.zeros(2, 32), torch.zeros(32)
     running[(1,)](x, w, parts, 32, 128, 32, 64)

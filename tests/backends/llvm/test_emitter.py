@@ -106,6 +106,13 @@ def test_neutral_operands_emit_nothing() -> None:
     assert f.render().count("%v") == 0
 
 
+def test_bits_taken_for_another_type_and_back_emit_one_cast() -> None:
+    f = Module(features.describe("x86_64-unknown-linux-gnu", "x86-64")).function("k", params=[F32])
+    bits = f.cast("bitcast", f.args[0], I32)
+    assert f.cast("bitcast", bits, F32) is f.args[0] and f.cast("bitcast", bits, F32.vec(1)) is not f.args[0]
+    assert f.render().count("bitcast") == 2
+
+
 def test_mixed_types_are_refused() -> None:
     f = Module(features.describe("x86_64-unknown-linux-gnu", "x86-64")).function("k", params=[I32, I64])
     with pytest.raises(TypeError, match="add of i32 and i64"):

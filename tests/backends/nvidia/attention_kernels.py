@@ -118,6 +118,64 @@ def by_pointers(
     tl.store(out + rows[:, None] * WIDTH + inner, (found / weight[:, None]).to(tl.float16))
 
 
+# --- loops that follow each other -------------------------------------------------------------------------
+
+
+@tw.jit
+def attend(
+    most, weight, found, queries, k, v, rows, begin, end, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr,
+    MASKED: tl.constexpr,
+):  # fmt: skip
+    """(maxima, sums, rows) with more keys; where it is masked a query sees keys up to its own."""
+    columns, inner = tl.arange(0, N_BLOCK), tl.arange(0, WIDTH)
+    for start in tl.range(begin, end, N_BLOCK, warp_specialize=True):
+        places = (start + columns)[:, None] * WIDTH + inner
+        scores = tl.dot(queries, tl.load(k + places).T)
+        if MASKED:
+            scores = tl.where(rows[:, None] >= start + columns[None, :], scores, -float("inf"))
+        most, share, shrink, weight = softmax_step(scores, most, weight)
+        found = tl.dot(share.to(tl.float16), tl.load(v + places), found * shrink[:, None])
+    return most, weight, found
+
+
+@tw.jit
+def in_parts(
+    q, k, v, out, length, first, second, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr,
+    BETWEEN: tl.constexpr = False,
+):  # fmt: skip
+    """Keys up to `first` with a mask, up to `second` without, and the rest with; `BETWEEN` halves what was found."""
+    rows = tl.program_id(0) * M_BLOCK + tl.arange(0, M_BLOCK)
+    queries = tl.load(q + rows[:, None] * WIDTH + tl.arange(0, WIDTH))
+    most, weight = tl.full([M_BLOCK], -1000.0, tl.float32), tl.zeros([M_BLOCK], tl.float32)
+    found = tl.zeros([M_BLOCK, WIDTH], tl.float32)
+    most, weight, found = attend(most, weight, found, queries, k, v, rows, 0, first, N_BLOCK, WIDTH, True)
+    most, weight, found = attend(most, weight, found, queries, k, v, rows, first, second, N_BLOCK, WIDTH, False)
+    if BETWEEN:
+        weight, found = weight * 0.5, found * 0.5
+    most, weight, found = attend(most, weight, found, queries, k, v, rows, second, length, N_BLOCK, WIDTH, True)
+    tl.store(out + rows[:, None] * WIDTH + tl.arange(0, WIDTH), (found / weight[:, None]).to(tl.float16))
+
+
+@tw.jit
+def in_another_order(q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """The last block of keys in a loop of its own, which carries what the first one does in another order."""
+    row = tl.program_id(0) * M_BLOCK
+    queries = q.load([row, 0])
+    most, weight = tl.full([M_BLOCK], -1000.0, tl.float32), tl.zeros([M_BLOCK], tl.float32)
+    found = tl.zeros([M_BLOCK, WIDTH], tl.float32)
+    for start in tl.range(0, length - N_BLOCK, N_BLOCK, warp_specialize=True):
+        scores = tl.dot(queries, k.load([start, 0]).T)
+        most, share, shrink, weight = softmax_step(scores, most, weight)
+        found = tl.dot(share.to(tl.float16), v.load([start, 0]), found * shrink[:, None])
+    total, largest, summed = found, most, weight
+    for start in tl.range(length - N_BLOCK, length, N_BLOCK, warp_specialize=True):
+        scores = tl.dot(queries, k.load([start, 0]).T)
+        above, share, shrink, more = softmax_step(scores, largest, summed)
+        total = tl.dot(share.to(tl.float16), v.load([start, 0]), total * shrink[:, None])
+        largest, summed = above, more
+    out.store([row, 0], (total / summed[:, None]).to(out.dtype))
+
+
 # --- what is not rotated --------------------------------------------------------------------------------
 
 

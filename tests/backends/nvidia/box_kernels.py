@@ -150,6 +150,32 @@ def backwards(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.const
 
 
 @tw.jit
+def downwards(
+    a, b, c, M, N, K, am, bk, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, WAY: tl.constexpr = 0,
+    OWN: tl.constexpr = True,
+):  # fmt: skip
+    """Blocks of K from its end: a loop that counts down, one that counts whole blocks, or one over all with a mask."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    if not OWN:
+        am = K
+    acc = tl.zeros((BM, BN), tl.float32)
+    if WAY == 0:
+        for i in range(K - BK, -1, -BK):
+            k = i + tl.arange(0, BK)
+            acc = tl.dot(tl.load(a + m[:, None] * am + k[None, :]), tl.load(b + k[:, None] * bk + n[None, :]), acc)
+    elif WAY == 1:
+        for i in range(K // BK):
+            k = K - BK - i * BK + tl.arange(0, BK)
+            acc = tl.dot(tl.load(a + m[:, None] * am + k[None, :]), tl.load(b + k[:, None] * bk + n[None, :]), acc)
+    else:
+        for i in range(tl.cdiv(K, BK)):
+            k = (tl.cdiv(K, BK) - 1 - i) * BK + tl.arange(0, BK)
+            x = tl.load(a + m[:, None] * am + k[None, :], k[None, :] < K, 0)
+            acc = tl.dot(x, tl.load(b + k[:, None] * bk + n[None, :], k[:, None] < K, 0), acc)
+    store(c, acc, m, n, M, N, N)
+
+
+@tw.jit
 def growing(a, b, c, M, N, K, count, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Pointers go one block further in each iteration."""
     m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)

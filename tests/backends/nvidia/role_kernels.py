@@ -72,6 +72,32 @@ def three_sums(a, b, c, K, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, K_BLOCK
     c.store([m, 0], (one * two + three).to(c.dtype))
 
 
+@tw.jit
+def two_loops(a, b, c, K, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr):
+    """Loops one after the other, of which the first may have no iteration; the second loads B first."""
+    m, n = tl.program_id(0) * M_BLOCK, tl.program_id(1) * N_BLOCK
+    acc = tl.zeros((M_BLOCK, N_BLOCK), tl.float32)
+    for k in tl.range(0, K - K_BLOCK, K_BLOCK, warp_specialize=True):
+        acc = tl.dot(a.load([m, k]), b.load([k, n]), acc)
+    for k in tl.range(K - K_BLOCK, K + K_BLOCK, K_BLOCK, warp_specialize=True):
+        right = b.load([k, n])
+        acc = tl.dot(a.load([m, k]), right, acc)
+    c.store([m, n], acc.to(c.dtype))
+
+
+@tw.jit
+def staying_with_two_loops(a, b, c, K, tiles, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr):
+    """The same, tile after tile; the sum is used between them."""
+    for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0), warp_specialize=True):
+        acc = tl.zeros((M_BLOCK, N_BLOCK), tl.float32)
+        for k in range(0, K - K_BLOCK, K_BLOCK):
+            acc = tl.dot(a.load([tile * M_BLOCK, k]), b.load([k, 0]), acc)
+        acc = tl.maximum(acc, acc - 1)
+        for k in range(K - K_BLOCK, K, K_BLOCK):
+            acc = tl.dot(a.load([tile * M_BLOCK, k]), b.load([k, 0]), acc)
+        c.store([tile * M_BLOCK, 0], acc.to(c.dtype))
+
+
 # --- what cannot be divided -----------------------------------------------------------------------------
 
 
@@ -127,11 +153,26 @@ def bounded_by_memory(a, b, c, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.conste
 
 
 @tw.jit
-def two_loops(a, b, c, K, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr):
+def unlike_loops(a, b, c, K, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr):
+    """The second loop copies one tile for two."""
+    m, n = tl.program_id(0) * M_BLOCK, tl.program_id(1) * N_BLOCK
+    acc = tl.zeros((M_BLOCK, N_BLOCK), tl.float32)
+    none = tl.zeros((K_BLOCK, N_BLOCK), tl.float16)
+    for k in tl.range(0, K, K_BLOCK, warp_specialize=True):
+        acc = tl.dot(a.load([m, k]), b.load([k, n]), acc)
+    for k in tl.range(0, K, K_BLOCK, warp_specialize=True):
+        acc = tl.dot(a.load([m, k]), none, acc)
+    c.store([m, n], acc.to(c.dtype))
+
+
+@tw.jit
+def loops_at_two_places(a, b, c, K, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr):
+    """One stands in another loop."""
     m, n = tl.program_id(0) * M_BLOCK, tl.program_id(1) * N_BLOCK
     acc = tl.zeros((M_BLOCK, N_BLOCK), tl.float32)
     for k in tl.range(0, K - K_BLOCK, K_BLOCK, warp_specialize=True):
         acc = tl.dot(a.load([m, k]), b.load([k, n]), acc)
-    for k in tl.range(K - K_BLOCK, K + K_BLOCK, K_BLOCK, warp_specialize=True):
-        acc = tl.dot(a.load([m, k]), b.load([k, n]), acc)
+    for _ in tl.range(0, 1 + K // 4096):
+        for k in tl.range(K - K_BLOCK, K + K_BLOCK, K_BLOCK, warp_specialize=True):
+            acc = tl.dot(a.load([m, k]), b.load([k, n]), acc)
     c.store([m, n], acc.to(c.dtype))

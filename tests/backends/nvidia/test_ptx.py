@@ -47,6 +47,50 @@ define ptx_kernel void @k(ptr addrspace(1) %p) {
     assert "add.rn.f32" in ptx.compile_ptx(text, arch_of(80), optimize=False)
 
 
+_LOOP = """
+define ptx_kernel void @k(ptr addrspace(1) %p, i32 %n, i32 %m) {
+entry:
+  br label %again
+again:
+  %i = phi i32 [ 0, %entry ], [ %next, %again ]
+  %same = mul i32 %m, %m
+  %q = getelementptr i32, ptr addrspace(1) %p, i32 %i
+  store volatile i32 %same, ptr addrspace(1) %q
+  %next = add i32 %i, 1
+  %go = icmp slt i32 %next, %n
+  br i1 %go, label %again, label %end
+end:
+  ret void
+}
+"""
+_BRANCH = """
+define ptx_kernel void @k(ptr addrspace(1) %p, i32 %n, i32 %m) {
+entry:
+  %once = mul i32 %m, %m
+  store volatile i32 %once, ptr addrspace(1) %p
+  %go = icmp slt i32 %m, %n
+  br i1 %go, label %again, label %end
+again:
+  %twice = mul i32 %m, %m
+  %sum = add i32 %twice, 1
+  %more = add i32 %sum, 2
+  store volatile i32 %more, ptr addrspace(1) %p
+  br label %end
+end:
+  ret void
+}
+"""
+
+
+def test_what_does_not_change_leaves_loops() -> None:
+    assert ptx.optimized(_LOOP, arch_of(90)).index("mul i32") < ptx.optimized(_LOOP, arch_of(90)).index("again:")
+
+
+def test_kernels_without_loops_are_simplified_across_branches() -> None:
+    made = ptx.optimized(_BRANCH, arch_of(90))
+    assert made.count("mul i32") == 1 and made.count("add i32") == 1
+
+
 def test_narrow_negations_are_unsigned() -> None:
     """The assembler of CUDA 13.0 forgets that a signed one may overflow."""
     text = """define void @negate(ptr addrspace(1) %p, ptr addrspace(1) %q) {

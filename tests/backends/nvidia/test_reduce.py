@@ -190,3 +190,14 @@ def test_reductions_assemble(capability: int) -> None:
         kernel = op_kernel(ReduceOp, [x], types, [layout], results, {"axis": 1}, body, capability)
         arch = arch_of(capability)
         assemble(ptx.compile_ptx(kernel.text(), arch), arch, kernel="reduce")
+
+
+def test_partials_of_warps_are_read_at_once() -> None:
+    """Their addresses say how far they are aligned: LLVM need not find it out."""
+    layout, types = default_blocked((512,), 4, vector=1), [tile_type((512,), f32)]
+    x = np.zeros(512, np.float32)
+    kernel = op_kernel(
+        ReduceOp, [x], types, [layout], results_of([f32], (512,), layout, 0), {"axis": 0}, one("arith.addf"), 90
+    )
+    assert "align 16" in kernel.text()
+    assert "ld.shared.v4.b32" in ptx.compile_ptx(kernel.text(), arch_of(90))

@@ -16,6 +16,7 @@ from tests.backends.nvidia.laying import ops
 from tests.backends.nvidia.simt_memory import SimtError
 from tests.backends.nvidia.simt_roles import FIRST, LAST, RANDOM
 from tilewright.backends.nvidia import cubin
+from tilewright.backends.nvidia.plan.roles import usual_registers
 from tilewright.backends.nvidia.tgir import level
 from tilewright.backends.nvidia.tgir.ops import parse_module, print_module
 from tilewright.backends.nvidia.tgir.types import memdesc_count
@@ -53,13 +54,14 @@ class Case:
         self.a = rng.integers(-4, 5, (rows, depth)).astype(left)
         self.b = rng.integers(-4, 5, (depth, N)).astype(right)
         self.c = np.full((rows, N), -1, np.float16)
-        last = [depth, *([-(-rows // M)] if fn is kernels.staying else [])]
+        stays = fn in (kernels.staying, kernels.staying_with_two_loops)
+        last = [depth, *([-(-rows // M)] if stays else [])]
         last = [] if fn is kernels.bounded_by_memory else last
         first = self.a if fn is kernels.by_pointers else describe(self.a, [M, K])
         given = [first, describe(self.b, [K, N]), describe(self.c, [M, N]), *more, *last]
         options = {"num_warps": 8, **options}
         self.made = Described(fn, given, M_BLOCK=M, N_BLOCK=N, K_BLOCK=K, **options)
-        self.grid = (2, 1) if fn is kernels.staying else (-(-rows // M), 1)
+        self.grid = (2, 1) if stays else (-(-rows // M), 1)
         self.expected = self.a.astype(np.float32) @ self.b.astype(np.float32)
 
     def check(self, order: str = FIRST, *, early: bool = False) -> None:
@@ -98,6 +100,15 @@ def test_loops_over_tiles_are_divided_unasked() -> None:
     assert Described(persistent, [*given, 1], num_warps=8, **blocks).roles == [8, 4]
     assert not Described(persistent, [*given, 1], num_warps=4, **blocks).roles
     assert not Described(descriptor_kernels.matmul, given, num_warps=8, **blocks).roles
+
+
+@pytest.mark.parametrize(("order", "early"), ORDERS)
+@pytest.mark.parametrize(("fn", "rows"), [(kernels.two_loops, M), (kernels.staying_with_two_loops, 3 * M + 8)])
+@pytest.mark.parametrize("iterations", [1, 2, 5])
+def test_loops_that_follow_each_other(fn: Any, rows: int, iterations: int, order: str, early: bool) -> None:
+    case = Case(fn, iterations * K, rows=rows)
+    assert case.made.roles == [8, 4]
+    case.check(order, early=early)
 
 
 @pytest.mark.parametrize(("order", "early"), ORDERS)
@@ -140,6 +151,19 @@ def test_blocks_without_room_for_more_warps() -> None:
     assert not Case(kernels.product, K, num_warps=32).made.roles
 
 
+@pytest.mark.parametrize("warps", [4, 8, 16])
+def test_no_warp_waits_for_registers_that_nobody_has(warps: int) -> None:
+    """More than the block began with would be waited for by warps that nobody wakes."""
+    case = Case(kernels.product, 2 * K, num_warps=warps)
+    roles = [op.attr_values() for op in ops(case.made.whole.module, "ttng.enter_role")]
+    asked = sum(int(role["registers"]) * int(role["num_warps"]) for role in roles)
+    assert asked <= usual_registers(warps) * (warps + 4)
+    assert (asked > 0) == (warps > 4)
+    if cubin.whole_program() is not None:
+        ptx, code = case.made.whole.assembled()
+        assert ".local" not in ptx and code.spill_bytes == 0
+
+
 def test_depth_of_the_rings() -> None:
     counts = {stages: Case(kernels.product, K, num_stages=stages).made for stages in (1, 2, 6)}
     assert not counts[1].roles
@@ -154,7 +178,8 @@ def test_depth_of_the_rings() -> None:
 @pytest.mark.parametrize(
     ("fn", "more"),
     [
-        (kernels.by_pointers, ()), (kernels.under_a_condition, ()), (kernels.two_loops, ()),
+        (kernels.by_pointers, ()), (kernels.under_a_condition, ()), (kernels.unlike_loops, ()),
+        (kernels.loops_at_two_places, ()),
         (kernels.behind_a_signal, (np.zeros(1, np.int32),)), (kernels.bounded_by_memory, (np.array([192], np.int32),)),
     ],
 )  # fmt: skip

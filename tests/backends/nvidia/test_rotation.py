@@ -36,7 +36,7 @@ class Case:
         length: keys.
         rows: queries.
         values: type of V.
-        bounds: shift and limit of `windowed`.
+        bounds: shift and limit of `windowed`, ends of the first parts of `in_parts`.
         options: of the compilation.
     """
 
@@ -57,9 +57,10 @@ class Case:
         self.out = np.full((rows, WIDTH), 9, np.float16)
         blocks = ((self.q, M), (self.k, N), (self.v, N), (self.out, M))
         given = [*(describe(x, [n, WIDTH]) for x, n in blocks), length, *bounds]
-        if fn is kernels.by_pointers:
-            given, options["tensor_maps"] = [self.q, self.k, self.v, self.out, length], True
+        if fn in (kernels.by_pointers, kernels.in_parts):
+            given, options["tensor_maps"] = [self.q, self.k, self.v, self.out, length, *bounds], True
         given += [-(-rows // M)] if fn is kernels.staying else []
+        self.between = bool(options.get("BETWEEN"))
         options = {"num_warps": 8, **options}
         self.made = Described(fn, given, M_BLOCK=M, N_BLOCK=N, WIDTH=WIDTH, **options)
         self.grid = (2, 1) if fn is kernels.staying else (-(-rows // M), 1)
@@ -81,8 +82,14 @@ class Case:
             columns = np.arange(len(k), dtype=np.int32)
             seen = (columns < (np.arange(len(q), dtype=np.int32) + shift)[:, None]) & (columns < limit)
             scores = np.where(seen, scores, -np.inf)
+        factor = np.ones(len(k))
+        if fn is kernels.in_parts:
+            first, second = bounds
+            free = (np.arange(len(k)) >= first) & (np.arange(len(k)) < second)
+            scores = np.where(free | (np.arange(len(q))[:, None] >= np.arange(len(k))), scores, -np.inf)
+            factor = np.where(np.arange(len(k)) < second, 0.5, 1.0) if self.between else factor
         with np.errstate(invalid="ignore"):  # rows that see nothing
-            shares = np.exp2(scores - scores.max(1, keepdims=True))
+            shares = np.exp2(scores - scores.max(1, keepdims=True)) * factor
             return np.asarray(shares / shares.sum(1, keepdims=True) @ v)
 
     def check(self, order: str = FIRST, *, early: bool = False) -> None:
@@ -114,6 +121,19 @@ def test_attention(iterations: int, order: str, early: bool) -> None:
     case = Case(kernels.attention, iterations * N, num_stages=2)
     assert case.made.roles == [8, 4] and case.channels == 2 and case.in_flight == [0, 1, 0, 0]
     case.check(order, early=early)
+
+
+def test_four_groups_of_warps() -> None:
+    x = np.random.default_rng(1).standard_normal((4 * N, WIDTH)).astype(np.float16) * np.float16(0.5)
+    out = np.full_like(x, 9)
+    given = [*(describe(y, [rows, WIDTH]) for y, rows in ((x, 256), (x, N), (x, N), (out, 256))), 4 * N]
+    made = Described(kernels.attention, given, M_BLOCK=256, N_BLOCK=N, WIDTH=WIDTH, num_warps=16, num_stages=3)
+    assert made.roles == [16, 4]
+    assert 1 in [int(op.attr_values()["pendings"]) for op in ops(made.whole.module, "ttng.warp_group_dot_wait")]
+    made.run((1, 1), RANDOM)
+    scores = x.astype(np.float64) @ x.T.astype(np.float64)
+    shares = np.exp2(scores - scores.max(1, keepdims=True))
+    np.testing.assert_allclose(out, shares / shares.sum(1, keepdims=True) @ x.astype(np.float64), rtol=4e-3, atol=4e-3)
 
 
 @pytest.mark.parametrize(("order", "early"), ORDERS)
@@ -175,6 +195,43 @@ def test_bounds_of_masks(shift: int, limit: int) -> None:
         case.check()
 
 
+@pytest.mark.parametrize(("order", "early"), ORDERS)
+@pytest.mark.parametrize(
+    "bounds", [(0, 0), (N, N), (0, N), (2 * N, 2 * N), (N, 3 * N), (0, 3 * N), (3 * N, 3 * N)]
+)  # fmt: skip
+def test_loops_that_follow_each_other(bounds: tuple[int, int], order: str, early: bool) -> None:
+    case = Case(kernels.in_parts, 3 * N, rows=2 * M, bounds=bounds, num_stages=2)
+    assert case.made.roles == [8, 4] and case.channels == 2
+    assert case.in_flight == [0, 0, 0, 1, 0, 1, 0, 1, 0, 0], "one of three first iterations, three loops, one end"
+    assert _selections(case)[-3:] == [1, 0, 1]
+    case.check(order, early=early)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 4])
+def test_loops_that_carry_in_another_order(iterations: int) -> None:
+    case = Case(kernels.in_another_order, iterations * N, num_stages=2)
+    assert case.made.roles == [8, 4] and case.in_flight == [0, 0, 1, 0, 1, 0, 0]
+    for order, early in ORDERS:
+        case.check(order, early=early)
+
+
+@pytest.mark.parametrize("bounds", [(0, 0), (N, 2 * N), (0, 3 * N)])
+def test_loops_with_something_between(bounds: tuple[int, int]) -> None:
+    case = Case(kernels.in_parts, 3 * N, bounds=bounds, num_stages=2, BETWEEN=True)
+    assert case.made.roles == [8, 4] and case.channels == 2
+    assert case.in_flight == [0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0], "two loops as one, and one"
+    for order, early in ORDERS:
+        case.check(order, early=early)
+
+
+def test_no_iteration_of_loops_that_follow_each_other() -> None:
+    case = Case(kernels.in_parts, N, bounds=(0, 0))
+    case.made._slots[4] = 0  # the number of keys
+    with np.errstate(invalid="ignore"):
+        case.made.run(case.grid)
+    assert np.isnan(case.out).all()  # 0 / 0
+
+
 @pytest.mark.parametrize(("fn", "values"), [(kernels.summed, np.float16), (kernels.widened, np.int8)])
 def test_what_is_not_rotated(fn: Any, values: Any) -> None:
     case = Case(fn, 3 * N, values=values)
@@ -202,6 +259,8 @@ def test_roles_unasked() -> None:
     """Where an iteration copies enough, and eight warps multiply."""
     plain = {(width, warps): _unasked(width, warps) for width in (64, 128) for warps in (4, 8)}
     assert plain == {(64, 4): [], (64, 8): [], (128, 4): [], (128, 8): [8, 4]}
+    assert _unasked(64, 16, rows=256, keys=64) == [16, 4]
+    assert not _unasked(64, 16, rows=256, keys=128), "more registers than sixteen warps have"
 
 
 def test_roles_of_boxes() -> None:
@@ -213,10 +272,10 @@ def test_roles_of_boxes() -> None:
     assert [one.roles for one in made] == [[8, 4], [8, 4]]
 
 
-def _unasked(width: int, warps: int) -> list[int]:
-    x = np.zeros((128, width), np.float16)
-    given = [*(describe(x, [128, width]) for _ in range(4)), 128, 1.0]
-    sizes = {"WIDTH": width, "QUERIES": 128, "KEYS": 128, "SPECIAL": False}
+def _unasked(width: int, warps: int, rows: int = 128, keys: int = 128) -> list[int]:
+    x = np.zeros((256, width), np.float16)
+    given = [*(describe(x, [size, width]) for size in (rows, keys, keys, rows)), 256, 1.0]
+    sizes = {"WIDTH": width, "QUERIES": rows, "KEYS": keys, "SPECIAL": False}
     return Described(descriptor_kernels.attention, given, num_warps=warps, num_stages=2, **sizes).roles
 
 
@@ -256,6 +315,14 @@ def test_what_is_left_out_is_missed(pattern: str, instead: str) -> None:
     count = len(re.findall(pattern, case.made.whole.lowered().llvm))
     missed = [_is_missed(case, pattern, number, instead) for number in range(count)]
     assert count >= 4 and all(missed)
+
+
+def test_what_is_left_out_where_loops_follow_each_other_is_missed() -> None:
+    case = Case(kernels.in_parts, 6 * N, bounds=(2 * N, 3 * N), num_stages=2)
+    count = len(re.findall(_ARRIVE, case.made.whole.lowered().llvm))
+    missed = [_is_missed(case, _ARRIVE, number, "") for number in range(count)]
+    needless = [1, 2, 9]  # first iterations of the second and third loop do not run; nobody waits for the last one
+    assert [number for number in range(count) if not missed[number]] == needless
 
 
 @pytest.mark.parametrize(("left", "place"), [(0, 0), (1, 0), (0, 1), (0, 2)])

@@ -142,6 +142,17 @@ def test_parameters_that_must_not_be_negative() -> None:
     assert tensormap.suits(recipes, values) and not tensormap.suits(recipes, [*values[:-1], -1])
 
 
+@pytest.mark.parametrize("depth", [64, 192, 112, 48])
+@pytest.mark.parametrize(("way", "own"), [(0, False), (0, True), (1, False), (1, True), (2, True)])
+def test_loops_that_count_down(way: int, own: bool, depth: int) -> None:
+    """K is the stride of rows of A, whose places may be taken for those of the next row."""
+    a, b, c = operands(64, 64, depth)
+    made = run(kernels.downwards, [a, b, c, 64, 64, depth, depth, 64], (1, 1), WAY=way, OWN=own)
+    blocks = depth if way == 2 else depth // TILES["BK"] * TILES["BK"]  # the others leave out what is no whole block
+    check(a[:, depth - blocks :], b[depth - blocks :], c)
+    assert copies(made) == (2, 0)
+
+
 def test_pointers_that_go_further_in_each_iteration() -> None:
     a, b, c = operands(64, 64, 128)
     made = run(kernels.growing, [a, b, c, 64, 64, 128, 3], (1, 1))

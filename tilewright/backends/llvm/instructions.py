@@ -30,6 +30,7 @@ class Emitter:
         self._dbg = ""
         # For GPUs it would only cost: there LLVM compares all sums that share an operand with each other.
         self._sums = Sums() if module.isa.arch != "nvptx64" else None
+        self._casts: dict[str, V] = {}  # what a bitcast was made of
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -151,7 +152,8 @@ class Emitter:
     def cast(self, opcode: str, a: V, to: T) -> V:
         """Conversion `opcode` (`trunc`, `sext`, `fptrunc`, `bitcast`, `ptrtoint`, ...) to `to` (lanes of `a` are kept).
 
-        A conversion to the same type is the identity; integer literals fold.
+        A conversion to the same type is the identity, and so are bits taken for another type and back; integer literals
+        fold.
         """
         if to.lanes != a.type.lanes and opcode != "bitcast":
             to = to.vec(a.type.lanes)
@@ -164,7 +166,14 @@ class Emitter:
             elif opcode == "sext" and a.type.bits == 1:  # a set i1 is stored as 1
                 value = -value
             return const(to, value)
-        return self.emit(to, f"{opcode} {a.typed} to {to.text}")
+        if opcode != "bitcast":
+            return self.emit(to, f"{opcode} {a.typed} to {to.text}")
+        source = self._casts.get(a.ref)
+        if source is not None and source.type is to:
+            return source
+        made = self.emit(to, f"bitcast {a.typed} to {to.text}")
+        self._casts[made.ref] = a
+        return made
 
     def call(self, name: str, ret: T, args: Sequence[V], *, flags: str = "", immargs: str = "") -> V:
         """Call `@name`, declaring it in the module if it is neither defined nor declared there.

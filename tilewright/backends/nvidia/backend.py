@@ -94,7 +94,8 @@ def stages(options: CudaOptions, target: Target) -> Mapping[str, Stage]:
     def emit(module: ModuleOp, metadata: dict[str, Any]) -> str:
         kernel = lower.emit_kernel(module, options, target)
         _check_resources(kernel, module, arch)
-        metadata.update(kernel.facts())
+        told = [*metadata.get("decisions", ()), *kernel.decisions.records()]
+        metadata.update(kernel.facts(), decisions=told)
         return kernel.llvm
 
     def to_ptx(text: str, _: object) -> str:

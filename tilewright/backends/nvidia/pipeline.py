@@ -16,6 +16,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import BoolAttr, ModuleOp
 
+from tilewright.analysis.recurrences import note_loops
 from tilewright.backends.nvidia.arch import Arch, arch_of
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.assign import lay_out
@@ -82,6 +83,9 @@ def lay_out_module(
         ("operands_in_place", lambda module: load_operands_in_place(module, decisions)),
     )
     module = _run(module, early, told)
+    for op in module.ops:
+        if isinstance(op, FuncOp):
+            note_loops(op, decisions)
     team = share_out_long_rows(module, options, arch, decisions)
     return _run(module, _late_steps(team, options, arch, decisions, hands_on), told)
 

@@ -2,12 +2,14 @@
 
 ::
 
-    text --parse, verify--> module --LLVM's -O2, no vectorisers, no unrolling--> module --NVPTX code generator--> PTX
+    text --parse, verify--> module --passes--> module --NVPTX code generator--> PTX
+            with a loop: LLVM's -O2, no vectorisers, no unrolling
+            without:     values numbered, sums put in order, instructions combined, once each
 
 The emitters write one thread's scalars and vector accesses themselves, so LLVM must not vectorise: its loop vectoriser
 sees no vector unit, and the assembler refuses some of what its SLP vectoriser makes for sm_80. Loops are unrolled by
 the assembler, which knows the registers: where few loads are an iteration, those of four iterations are then under way
-at once.
+at once. A kernel without a loop has nothing for most passes of -O2 to do, which combine its instructions five times.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ _NEGATION = re.compile(r"(?:neg\.s16\s+|sub\.s16\s+(?=%rs\d+, 0,))(%rs\d+), (?:0
 
 
 _VERSION = re.compile(r"^\.version \S+$", re.MULTILINE)
+_BLOCKS = re.compile(r"^([\w.$-]+):|\blabel %([\w.$-]+)", re.MULTILINE)  # where one starts, where one goes on
 
 
 def compile_ptx(
@@ -119,10 +122,36 @@ def _prepare(
         called = frozenset(f.name for f in module.functions if f.is_declaration and f.name.startswith("__nv_"))
         library = libdevice.bitcode_for(called, path)
     foreign.link_bitcode(module, library)
-    if optimize:
+    if optimize and not (others or library or _has_loop(text)):
+        _straight_line_pipeline().run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
+    elif optimize:
         options = llvm.create_pipeline_tuning_options(speed_level=2)
         options.loop_vectorization = options.loop_interleaving = options.slp_vectorization = False
         options.loop_unrolling = False
         builder = llvm.create_pass_builder(machine, options)
         builder.getModulePassManager().run(module, builder)
     return module
+
+
+def _has_loop(text: str) -> bool:
+    """Whether a function goes back to a block that stands before; functions of one module are taken for one."""
+    begun: set[str] = set()
+    for here, there in _BLOCKS.findall(text):
+        if there in begun:
+            return True
+        begun.add(here)
+    return False
+
+
+def _straight_line_pipeline() -> Any:
+    """For kernels without loops. Numbering values first leaves the combining of instructions half of them."""
+    import llvmlite.binding as llvm
+
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_new_gvn_pass()
+    passes.add_reassociate_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    return passes

@@ -43,6 +43,7 @@ class Kernel:
         self.tensors: dict[str, HostTensor] = {}
         self.scalars: dict[str, str] = {}
         self._parameters: dict[str, str] = {}
+        self._powers: dict[str, int] = {}  # of two that the launcher computes, by their text
         self.values: dict[int, Any] = {}
         self.offsets: dict[int, str] = {}
         self.indices: dict[Any, str] = {}
@@ -61,7 +62,7 @@ class Kernel:
         """Whether the text is for a GPU."""
         return self.decision.gpu
 
-    def operand(self, arg: Any, dtype: Any = None) -> str:
+    def operand(self, arg: Any, dtype: torch.dtype | None = None) -> str:
         """The text of a value, number or symbol, converted to `dtype` where it has another."""
         if isinstance(arg, Sym):
             return self.symbol(arg)
@@ -76,7 +77,7 @@ class Kernel:
             return self.operand(known)
         return known if dtype is None or arg.dtype == dtype else f"{known}.to({self.dtype(dtype)})"
 
-    def typed(self, value: Value, dtype: Any) -> str:
+    def typed(self, value: Value, dtype: torch.dtype) -> str:
         """The text of a value that a variable holds: numbers and symbols get their type."""
         text = self.operand(value, dtype)
         return text if isinstance(self.values[value.id], str) else f"tl.full([], {text}, {self.dtype(dtype)})"
@@ -90,6 +91,9 @@ class Kernel:
     def _atom(self, atom: Atom) -> str:
         if atom.kind == "host":
             return self._scalar(str(atom.key), atom.text)
+        if atom.kind == "op":  # the next power of two
+            written = text(Sym.of(atom), lambda inner: inner.text)
+            return self._scalar(f"power_above_{self._powers.setdefault(written, len(self._powers))}", written)
         if atom.kind == "whole":
             return str(atom.key)
         axis = self.decision.axes[int(atom.key)]
@@ -109,7 +113,7 @@ class Kernel:
         """The text of a shape."""
         return f"[{', '.join(str(self.extent(dim)) for dim in dims)}]"
 
-    def dtype(self, dtype: Any) -> str:
+    def dtype(self, dtype: torch.dtype) -> str:
         """A type of PyTorch as `tl` writes it.
 
         Raises:

@@ -77,6 +77,7 @@ class Adjoint:
         self.trace, self.wanted = self.replay.trace, wanted
         self.lasting = lasting(traced)
         self.stored: list[Stored] = []
+        self.inner: dict[int, tuple[Node, int]] = {}  # by value: which inner loop of the forward pass carries it out
 
     def derive(self, loop: Node, before: list[Node]) -> Region:
         """The region of the backward pass: the same grid, whose body ends with contributions to gradients.
@@ -89,11 +90,19 @@ class Adjoint:
             env: Env = {}
             self.replay.plain(before, env)
             self.replay.structure(loop, env, self._grid)
-        return load_results(region, self.stored, lambda: self.trace.fresh(torch.empty(())).id)
+        return region
+
+    def with_results(self, region: Region) -> Region:
+        """A derived region that loads what the forward pass has stored."""
+        return load_results(region, self.stored, self.fresh)
+
+    def fresh(self) -> int:
+        """A number that no value has."""
+        return int(self.trace.fresh(torch.empty(())).id)
 
     def next_number(self) -> int:
-        """A number that no value has."""
-        return self.trace.fresh(torch.empty(())).id + 1
+        """The same, nor any number above it."""
+        return self.fresh() + 1
 
     def _grid(self, nodes: list[Node], env: Env) -> None:
         frame = Frame()
@@ -118,6 +127,8 @@ class Adjoint:
             before = dict(env)
             with torch.no_grad():
                 self.replay.structure(node, env, self.replay.plain)
+            if len(self.trace.loops) == 1 and node.op == "loop":
+                self.inner |= {self.replay.lifted(env[out.id]).id: (node, at) for at, out in enumerate(node.outs)}
             after = {out.id: env[out.id] for out in node.outs if out.dtype.is_floating_point}
             for sample in after.values():
                 sample.requires_grad_()

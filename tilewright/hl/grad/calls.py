@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,7 +14,7 @@ from tilewright.hl.config import Config
 from tilewright.hl.constexpr import plain
 from tilewright.hl.grad import counts, names
 from tilewright.hl.grad.loops import Backward, Loop
-from tilewright.hl.grad.runs import Place
+from tilewright.hl.grad.runs import Place, Run, running
 from tilewright.hl.grad.sizes import depend_on_tiles
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.runtime import gradient_slot
@@ -55,6 +56,7 @@ class Differentiated:
             names.settle(traced)
         facts = [*self.traces[0].guards, *facts]
         self._holds = make_holds(list(arguments), facts, outside, namespace(kernel.fn))
+        self._is_free = not facts and not outside
         if len(self.traces[0].graphs) != len(self.bound.traced.graphs) or self.traces[0].effects.is_random:
             raise exc.NotDifferentiable(
                 "random functions of torch in a loop have no gradient, nor has host code that runs other loops for "
@@ -69,7 +71,7 @@ class Differentiated:
 
     def holds(self, args: tuple[Any, ...]) -> bool:
         """Whether what the traces assumed is true of a call."""
-        return self._holds(*map(plain, args))
+        return self._is_free or self._holds(*map(plain, args))
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
         """Run the kernel; PyTorch goes back through its loops."""
@@ -104,7 +106,7 @@ class Differentiated:
             fixed = bool(self.bound.configs) or any(depend_on_tiles(graph.region) for graph in self.traces[0].graphs)
             settings = self.kernel.settings
             count = len(self.traces[0].graphs)
-            found = [Loop(self.kernel.name, self.traces, at, settings, sizes, fixed) for at in range(count)]
+            found = [Loop(self.kernel.name, self.traces, at, settings, sizes, fixed, config) for at in range(count)]
             self._loops[config] = found
         return found
 
@@ -144,10 +146,20 @@ def backward_of(kernel: Kernel, args: tuple[Any, ...]) -> list[tuple[int, Backwa
     with torch.no_grad():
         found = differentiated(kernel, args)
     wanted = {name for name, arg in zip(kernel.signature.parameters, args, strict=True) if gradient_slot.wants(arg)}
+    given = tuple(_leaf(arg, not wanted or gradient_slot.wants(arg)) for arg in args)
+    with suppress(exc.Error), running(Run(launching=False)), torch.enable_grad():  # finds out what are views
+        found.run(found.bound.config or found.bound.default_config(), given)
     made = []
     for loop in found.loops():
         floats = [(name, t.text) for name, t in loop.loaded.items() if t.dtype.is_floating_point]
         own = [name for name, text in floats if not wanted or text not in kernel.signature.parameters or text in wanted]
         if own and loop.written:
-            made.append((loop.line, loop.backward(frozenset(own))))
+            made.append((loop.line, loop.as_called(frozenset(own))))
     return made
+
+
+def _leaf(arg: Any, wanted: bool) -> Any:
+    """An argument as a leaf of PyTorch's graph."""
+    if not isinstance(arg, torch.Tensor):
+        return arg
+    return arg.detach().requires_grad_(wanted and arg.is_floating_point())

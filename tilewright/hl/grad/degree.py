@@ -20,6 +20,7 @@ from typing import Any
 
 from tilewright.hl import exc
 from tilewright.hl.grad.maxima import running_maxima
+from tilewright.hl.grad.program import captured
 from tilewright.hl.graph.nodes import Node, Region, Value, operands, walk
 
 Symbol = tuple[int, str]
@@ -63,6 +64,7 @@ FREE, ZERO = Degree(), Degree("zero")
 _VIEWS = "unsqueeze squeeze expand view _unsafe_view _reshape_alias permute transpose t _to_copy flatten"
 _SAME = frozenset(_VIEWS.split())
 _LINEAR = _SAME | {"sum", "neg"}
+_EXTREMES = frozenset(("amax", "amin", "max", "min"))
 _ZEROS = frozenset(("zeros", "zeros_like", "new_zeros"))
 _LOGARITHMS = {"exp": 1.0, "exp2": math.log(2)}
 _INVERSES = {"log": 1.0, "log2": math.log(2), "log10": math.log(10)}
@@ -81,8 +83,34 @@ def check(region: Region) -> None:
         _Degrees().region(region.nodes, {})
 
 
+def shifts(region: Region) -> list[Node]:
+    """The maxima of tiles of which no result depends, as those that keep `exp` in its range: their derivatives add up
+    to 0.
+
+        largest = x.amax(1)
+        loss = log(exp(x - largest).sum(1)) + largest
+    """
+    return [node for node in walk(region) if node.op in _EXTREMES and len(node.outs) == 1 and _cancels(region, node)]
+
+
+def _cancels(region: Region, node: Node) -> bool:
+    """Whether what is stored has degree 0 in an extreme."""
+    try:
+        _Degrees(node).region(region.nodes, {})
+    except exc.DependsOnMaximum:
+        return False
+    return True
+
+
 class _Degrees:
-    """Finds degrees from the first node to the last."""
+    """Finds degrees from the first node to the last.
+
+    Args:
+        extreme: a node whose result is a symbol as well.
+    """
+
+    def __init__(self, extreme: Node | None = None) -> None:
+        self.extreme = extreme
 
     def region(self, nodes: list[Node], env: Env) -> None:
         """The degrees of what nodes compute; what they store must have degree 0."""
@@ -171,6 +199,12 @@ class _Degrees:
         if node.op == "detach":  # PyTorch's factories end in one; what it is called on keeps its value
             return _operand(node.args[0], env)
         given = [_operand(arg, env) for arg in node.args]
+        direct = {arg.id for arg in node.args if isinstance(arg, Value)}
+        others = [value for value in (*operands(node), *captured(node)) if value.id not in direct]
+        if not all(env.get(value.id, FREE).is_free for value in others):  # in lists, subscripts, functions
+            return Degree("unknown", (), node)
+        if node is self.extreme and all(degree.is_free for degree in given):
+            return Degree("lin", (((node.out.id, "extreme"), 1.0),))
         if all(degree.is_free for degree in given):
             only = all(degree.kind == "zero" for degree in given if degree is not FREE)
             linear = node.op in _LINEAR or node.op == "mul"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
-from tilewright.hl.grad import checks, degree, overwritten, owners
+from tilewright.hl.grad import aliases, checks, degree, overwritten, owners
 from tilewright.hl.grad.adjoint import Adjoint
 from tilewright.hl.grad.broadcasts import narrow
 from tilewright.hl.grad.exchange import Exchange, Exchanged, Keeping, exchanges
@@ -19,6 +21,7 @@ from tilewright.hl.grad.kept_types import store_as_read
 from tilewright.hl.grad.maxima import running_maxima
 from tilewright.hl.grad.program import Program
 from tilewright.hl.grad.simplify import histories, simplify
+from tilewright.hl.grad.summaries import keeping, load_summaries
 from tilewright.hl.grad.text import program_text
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, clone, walk
 from tilewright.hl.trace.host import Traced
@@ -32,11 +35,15 @@ class Derived:
         program: the kernel.
         text: it, as text.
         owners: for each tensor whose gradient the kernel returns, in this order, who adds it up.
+        forward: the forward pass that keeps, and returns, what the kernel reads besides; None where there is nothing.
+        forward_text: it, as text.
     """
 
     program: Program
     text: str
     owners: tuple[owners.Owner, ...]
+    forward: Program | None = None
+    forward_text: str = ""
 
 
 def derive(
@@ -46,6 +53,8 @@ def derive(
     name: str,
     blocks: dict[int, int] | None,
     sizes: dict[int, int],
+    views: aliases.Aliases = frozenset(),
+    keeps: bool = False,
 ) -> Derived:
     """The backward pass of a top-level loop.
 
@@ -56,6 +65,8 @@ def derive(
         name: of the kernel that is made.
         blocks: the sizes of tiles that the user gave, by the number of the axis.
         sizes: the sizes of tiles in the forward pass, whoever chose them.
+        views: the tensors that are views of others, to whose gradients PyTorch would add theirs.
+        keeps: whether the forward pass may keep more than its results.
 
     Raises:
         NotDifferentiable: it has none, or a size that the trace invented got into it.
@@ -64,7 +75,7 @@ def derive(
     with torch.autograd.graph.saved_tensors_hooks(
         as_they_are, as_they_are
     ):  # those of the caller are for its own tensors
-        first, second = (_derived(traced, at, wanted, name, blocks, sizes) for traced in traces)
+        first, second = (_derived(traced, at, wanted, name, blocks, sizes, views, keeps) for traced in traces)
     if first.text != second.text:
         pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
         ours = next((line.strip() for line, twin in pairs if line != twin), "")
@@ -84,6 +95,8 @@ def _derived(
     name: str,
     blocks: dict[int, int] | None,
     sizes: dict[int, int],
+    views: aliases.Aliases,
+    keeps: bool,
 ) -> Derived:
     graph = traced.graphs[at]
     region = clone(graph.region)
@@ -91,12 +104,15 @@ def _derived(
         narrow(region)
         overwritten.rename(region)
         checks.check(region)
+        _hold_shifts(region)
         histories = Histories(sizes)
         _check_maxima(region, histories)
         while True:
             try:
                 first, made = _reversed(traced, region, wanted, histories, blocks or {})
-                return _settled(first, made, Program(name, made, blocks=sizes), wanted, blocks)
+                forward = _forward(traced, region, first, made, name, sizes) if keeps and not histories.loops else None
+                derived = _settled(first, made, Program(name, made, blocks=sizes), wanted, blocks, views)
+                return replace(derived, forward=forward, forward_text=program_text(forward) if forward else "")
             except exc.HistoryNeeded as error:
                 histories.add(error.loop, error)
     except exc.Error as error:
@@ -106,6 +122,20 @@ def _derived(
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         refused = _refused(error, str(error).splitlines()[0], 0)
         raise exc.located(refused, place(traced, graph.line)) from error
+
+
+def _hold_shifts(region: Region) -> None:
+    """Let no gradient flow through maxima on which no result depends."""
+    for node in degree.shifts(region):
+        node.function = _held(node.function)
+
+
+def _held(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():
+            return function(*args, **kwargs)
+
+    return run
 
 
 def _check_maxima(region: Region, histories: Histories) -> None:
@@ -124,16 +154,29 @@ def _reversed(
     """The loops of the backward pass, each gradient's contributions still where they arise."""
     before, top = region.nodes[:-1], region.nodes[-1]
     first = Adjoint(traced, wanted, histories)
-    made = _clean(first.derive(top, before))
+    made = first.derive(top, before)
     moves = exchanges(owners.contributions(made), top, histories)
     if moves:
         first, made = _exchanged(traced, wanted, top, moves, blocks, histories)
+    else:
+        made = _clean(first.with_results(made))
     if histories.loops:
         nodes, number = kept(traced, before, top, histories, reads(made), first.next_number())
         made.nodes[:0] = nodes
         first = Adjoint(traced, wanted, histories, number)
         simplify(made)
     return first, made
+
+
+def _forward(
+    traced: Traced, region: Region, adjoint: Adjoint, made: Region, name: str, sizes: dict[int, int]
+) -> Program | None:
+    """The forward pass that keeps what `made`, which is changed, loads then; None where there is nothing to keep."""
+    before, top = region.nodes[:-1], region.nodes[-1]
+    found = load_summaries(made, adjoint.inner, top, adjoint.fresh)
+    if not found:
+        return None
+    return keeping(traced, before, top, found, Program(name.replace("_backward", "_forward"), Region(), blocks=sizes))
 
 
 def _refused(error: Exception, message: str, line: int) -> exc.NotDifferentiable:
@@ -165,7 +208,7 @@ def _exchanged(
     """The loops of a backward pass where loops change places."""
     first = Keeping(traced, wanted, histories)
     first.exchanges, first.grid, first.kept = moves, top.kwargs["axes"], {}
-    made = first.derive(top, [])
+    made = first.with_results(first.derive(top, []))
     others = []
     last: Adjoint = first
     for one in moves:
@@ -177,13 +220,22 @@ def _exchanged(
     _clean(made)
     made.nodes += [node for other in others for node in other.nodes]
     number = store_as_read(made, last.next_number())
-    return Adjoint(traced, wanted, histories, number), made
+    last = Adjoint(traced, wanted, histories, number)
+    last.inner = first.inner
+    return last, made
 
 
 def _settled(
-    adjoint: Adjoint, region: Region, program: Program, wanted: frozenset[str], blocks: dict[int, int] | None
+    adjoint: Adjoint,
+    region: Region,
+    program: Program,
+    wanted: frozenset[str],
+    blocks: dict[int, int] | None,
+    views: aliases.Aliases,
 ) -> Derived:
+    joined = aliases.join(region, owners.contributions(region), views, adjoint.fresh)
     found = owners.contributions(region)
+    found = {name: found[name] for name in sorted(found, key=lambda name: name in joined)}  # behind what they are of
 
     def sizes(axis: Axis) -> int:
         return (blocks or {}).get(axis.id) or owners.part_size(region, axis)
@@ -196,7 +248,10 @@ def _settled(
         )
     decided = []
     for several in found.values():
-        decided.append(owners.decide(several))
+        name = several[0].tensor.name
+        decided.append(joined.get(name) or owners.decide(several))
+        if name in joined:
+            program.made.append(aliases.line(several[0].tensor, dict(views)[name]))
         owners.settle(adjoint.trace, program, several, decided[-1], sizes)
     simplify(region)
     _check_names(program)

@@ -91,12 +91,12 @@ def _may_move(inner: Node, axis: Axis, top: Node) -> bool:
     (own, *several) = inner.kwargs["axes"]
     before = top.regions[0].nodes[: top.regions[0].nodes.index(inner)]
     plain = not several and own.kind == axis.kind == "tile" and own.block is None and type(axis.end) is int
-    known = all(_is_placed(out, top.kwargs["axes"]) for out in inner.outs)
+    known = all(is_placed(out, top.kwargs["axes"]) for out in inner.outs)
     starts = type(axis.begin) is int and axis.begin == 0
     return plain and known and starts and not any(node.regions or node.op == "product" for node in before)
 
 
-def _is_placed(out: Value, grid: list[Axis]) -> bool:
+def is_placed(out: Value, grid: list[Axis]) -> bool:
     """Whether each program has a part of a buffer of its own, and of its own only, for a value."""
     dims = dims_of(grid, out)
     return None not in dims and all(_is_single(axis) for axis in _uncovered(dims, grid))

@@ -6,7 +6,7 @@ What stands around loops on the host is PyTorch's own to differentiate: `q.resha
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,10 +15,11 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.config import Config
-from tilewright.hl.grad import overwritten, runs
+from tilewright.hl.grad import aliases, overwritten, runs
 from tilewright.hl.grad.derive import Derived, derive, place, tensors_of
 from tilewright.hl.grad.made import differentiable, kernel_of
 from tilewright.hl.grad.program import Program
+from tilewright.hl.graph.nodes import walk
 from tilewright.hl.runtime.kernel import Kernel
 from tilewright.hl.settings import Settings
 from tilewright.hl.trace.host import Traced
@@ -35,13 +36,18 @@ class Backward:
         config: of the derived kernel; None where it is chosen.
         place: of the loop in the user's file.
         writes: what becomes of what the written tensors hold.
+        forward_config: of the forward pass that keeps more than results.
 
     Attributes:
+        forward: the forward pass that keeps more than results; None where the launch of the loop does.
+        kept: names of what it keeps.
+        without: gives the backward pass for which it need not, if there is such a forward pass.
         saved: names of the tensors that are kept for it.
         places: of these among those that are loaded and written.
         copied: which of the loaded tensors the loop changes, so that a copy is saved.
         added: for each written tensor whether the loop only adds to it.
         is_checked: whether the kernel is known to compile.
+        is_atomic: whether it adds up anything in any order.
     """
 
     def __init__(
@@ -53,10 +59,20 @@ class Backward:
         config: Config | None,
         place: errors.Location,
         writes: overwritten.Writes,
+        forward_config: Config | None = None,
     ) -> None:
         self.derived, self.loaded, self.written, self.place = derived, loaded, written, place
         program = derived.program
-        self.kernel = kernel_of(derived.text, program.name, settings, config) if derived.text else None
+        self.forward: Kernel | None = None
+        self.kept: list[str] = []
+        self.without: Callable[[], Backward] | None = None
+        if derived.forward is not None and derived.text:
+            self.forward = kernel_of(
+                derived.forward_text, derived.forward.name, settings, forward_config, bool(derived.forward.numbers)
+            )
+            self.kept = list(derived.forward.results)
+        numbers = bool(program.numbers)
+        self.kernel = kernel_of(derived.text, program.name, settings, config, numbers) if derived.text else None
         self._twice: Kernel | None = None
         self.is_checked = False
         incoming = {f"grad_{name}" for name in written}
@@ -64,8 +80,9 @@ class Backward:
         self.parameters = [*program.tensors, *program.numbers]
         if not derived.text:
             self.saved = self.parameters = []
-        self.places = [[*loaded, *written].index(name) for name in self.saved]
-        self.results = [owner.tensor for owner in derived.owners]
+        self.places = [[*loaded, *written, *self.kept].index(name) for name in self.saved]
+        self.is_atomic = any(owner.form in ("atomic", "joined") for owner in derived.owners)
+        self.results = [owner.tensor for owner in derived.owners if owner.form != "joined"]
         held = set(map(overwritten.before, writes.held))
         self.copied = [at for at, name in enumerate(loaded) if name in held & set(self.saved)]
         self.added = [name in writes.added for name in written]
@@ -88,6 +105,15 @@ class Backward:
         made = kernel(*(given[name] for name in self.parameters))
         return dict(zip(self.results, made, strict=True))
 
+    def run_forward(self, tensors: tuple[Any, ...], numbers: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Run the loop and give what it keeps, from tensors that are loaded and written."""
+        assert self.forward is not None and self.derived.forward is not None
+        given = {**dict(zip((*self.loaded, *self.written), tensors, strict=True)), **numbers}
+        program = self.derived.forward
+        with torch.no_grad():
+            made = self.forward(*(given[name] for name in (*program.tensors, *program.numbers)))
+        return tuple(made)
+
     def check(self, named: Mapping[str, Any]) -> None:
         """Bind the kernel before the loop runs: what cannot be compiled is an error of the forward call.
 
@@ -100,6 +126,16 @@ class Backward:
         given = dict(named) | {f"grad_{name}": torch.empty_like(named[name]).contiguous() for name in self.written}
         try:
             with _disable_current_modes():
+                if self.forward is not None and self.derived.forward is not None:
+                    program = self.derived.forward
+                    self.forward.bind(tuple(given[name] for name in (*program.tensors, *program.numbers)))
+                    device = next(tensor.device for tensor in named.values() if isinstance(tensor, torch.Tensor))
+                    kept = [node.args[0] for node in walk(program.region) if node.op == "store"]
+                    given |= {
+                        one.name: torch.empty(tuple(one.shape), dtype=one.dtype, device=device)
+                        for one in kept
+                        if one.name in self.kept
+                    }
                 self.kernel.bind(tuple(given[name] for name in self.parameters))
         except exc.Error as error:
             raise exc.NotDifferentiable(
@@ -115,25 +151,32 @@ class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
     @staticmethod
     def forward(
         ctx: Any,
-        call: tuple[Backward, Callable[[], None], Mapping[str, Any], Mapping[str, Any], list[tuple[Any, int]]],
+        call: tuple[
+            Backward, Callable[[], None], Mapping[str, Any], Mapping[str, Any] | None, Sequence[tuple[Any, int]]
+        ],
         *tensors: Any,
     ) -> Any:
         """Run the loop, which writes the last of `tensors`.
 
         Args:
             ctx: what autograd keeps.
-            call: (the way back, the launch, numbers, what is saved in the place of the tensor of a name, views
-                whose elements are saved and their versions).
+            call: (the way back, the launch, numbers, what is saved in the place of the tensor of a name, if anything,
+                views whose elements are saved and their versions).
             tensors: those that are loaded and those that are written.
         """
         ctx.way_back, launch, ctx.numbers, given, ctx.views = call
-        launch()
-        saved = [tensors[place] for place in ctx.way_back.places]
+        kept: tuple[Any, ...] = ()
+        if ctx.way_back.forward is None:
+            launch()
+        else:
+            kept = ctx.way_back.run_forward(tensors, ctx.numbers)
+        saved = [(*tensors, *kept)[place] for place in ctx.way_back.places]
         if given:
             saved = [given.get(name, own) for name, own in zip(ctx.way_back.saved, saved, strict=True)]
         outs = tensors[len(ctx.way_back.loaded) :]
         ctx.mark_dirty(*outs)
-        ctx.save_for_backward(*saved)
+        if saved:
+            ctx.save_for_backward(*saved)
         return outs
 
     @staticmethod
@@ -154,8 +197,11 @@ class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
 
 def _watched(backward: Backward, given: dict[str, Any]) -> dict[str, Any]:
     """Gradients that have gradients: the derived kernel is differentiated as any other, or it is said why not."""
+    whole = backward if backward.without is None else backward.without()
+    reason = "what the forward pass keeps has no history"
     try:
-        return backward(given, watched=True)
+        if given.keys() >= {*whole.saved}:
+            return whole(given, watched=True)
     except exc.NotDifferentiable as error:
         reason = error.message or ""
     with torch.no_grad():
@@ -210,6 +256,7 @@ class Loop:
         settings: of the kernel.
         sizes: the sizes of tiles in the forward pass, by the number of the axis.
         fixed: whether the tiles of the backward pass are as large.
+        config: of the forward pass.
     """
 
     def __init__(
@@ -220,8 +267,10 @@ class Loop:
         settings: Settings,
         sizes: dict[int, int],
         fixed: bool,
+        config: Config,
     ) -> None:
         self.name, self.traces, self.at, self.settings = name, traces, at, settings
+        self.config = config
         self.sizes, self.blocks = sizes, sizes if fixed else None
         loaded, written = tensors_of(traces[0], at)
         self.writes = overwritten.Writes(traces[0].graphs[at].region)
@@ -231,8 +280,10 @@ class Loop:
         self.written = {key: tensor for key, tensor in written.items() if _floats(tensor)}
         self.line = traces[0].graphs[at].line
         self.numbers = Program(name, traces[0].graphs[at].region).numbers
-        self._known: dict[frozenset[str], Backward] = {}
+        self._views = [] if self.writes.held else aliases.candidates(self.loaded, traces[0].source.tree)
+        self._known: dict[tuple[frozenset[str], aliases.Aliases, bool], Backward] = {}
         self._wanted: dict[tuple[bool, ...], frozenset[str]] = {}
+        self._ready: dict[tuple[bool, ...], Backward] = {}  # what calls like one before need not look at again
 
     def text(self, launch: str) -> str:
         """What the host does in the place of the launch."""
@@ -247,11 +298,16 @@ class Loop:
         """Run the loop; see `text`."""
         run = runs.current()
         if run is None:
-            self._step(launch, loads, outs, numbers, {})
+            ready = self._ready.get(tuple([tensor.requires_grad for tensor in loads]))
+            if ready is None or not torch.is_grad_enabled() or any(out.requires_grad or out._is_view() for out in outs):
+                self._step(launch, loads, outs, numbers, {})
+                return
+            self._check_apart(loads, outs)
+            Step.apply((ready, launch, numbers, None, ()), *loads, *outs)
             return
         names = [*self.loaded, *self.written]
         launch, given = run.step(self.at, launch, names)
-        saved = self._step(launch, loads, outs, numbers, given)
+        saved = self._step(launch, loads, outs, numbers, given, keeps=False)
         run.passed(self.at, dict(zip(names, (*loads, *outs), strict=True)), saved, self.written)
 
     def _step(
@@ -261,6 +317,7 @@ class Loop:
         outs: tuple[Any, ...],
         numbers: dict[str, Any],
         given: dict[str, Any],
+        keeps: bool = True,
     ) -> list[str]:
         """Run the loop; names of the tensors that are saved for the backward pass."""
         flags = tuple([tensor.requires_grad for tensor in loads])
@@ -275,30 +332,45 @@ class Loop:
         if not outs:
             launch()
             return []
-        backward = self.backward(wanted)
+        views: aliases.Aliases = frozenset()
+        if self._views:
+            views = aliases.of_call(self._views, dict(zip(self.loaded, loads, strict=True)))
+        backward = self.backward(wanted, views, keeps)
         if changed:
             self._check_changed(dict(zip(self.written, outs, strict=True)))
         self._check_order(backward)
         self._check_apart(loads, outs)
         if not backward.is_checked:
-            try:
-                backward.check(dict(zip((*self.loaded, *self.written), (*loads, *outs), strict=True)) | numbers)
-            except exc.Error as error:
-                raise exc.located(error, self._place()) from error.__cause__
+            named = dict(zip((*self.loaded, *self.written), (*loads, *outs), strict=True)) | numbers
+            backward = self._checked(backward, named, wanted, views)
+        if keeps and not self._views and not backward.is_atomic and not self.writes.held:
+            self._ready[flags] = backward
+        self._apply(backward, launch, loads, outs, numbers, given)
+        return backward.saved
+
+    def _apply(
+        self,
+        backward: Backward,
+        launch: Callable[[], None],
+        loads: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        numbers: dict[str, Any],
+        given: dict[str, Any],
+    ) -> None:
+        """Run the loop as a step of autograd; views that it writes are put into what they are views of."""
         if backward.copied:
             loads = tuple(one.clone() if at in backward.copied else one for at, one in enumerate(loads))
         views: list[tuple[Any, int]] = []
         call = backward, launch, numbers, given, views
         if not any(out._is_view() for out in outs):
             Step.apply(call, *loads, *outs)
-            return backward.saved
+            return
         made = Step.apply(call, *loads, *(out.data if out._is_view() else out for out in outs))
         for out, new, added in zip(outs, made, backward.added, strict=True):
             if out._is_view():
                 Into.apply(out, new, added)
         kept = [out for name, out in zip(self.written, outs, strict=True) if out._is_view() and name in backward.saved]
         views += [(out.detach(), out._version) for out in kept]
-        return backward.saved
 
     def _check_changed(self, outs: dict[str, Any]) -> None:
         """Refuse to write what wants a gradient, unless nothing or all of what it held is left."""
@@ -333,18 +405,52 @@ class Loop:
             hint="write a fresh tensor",
         )
 
-    def backward(self, wanted: frozenset[str]) -> Backward:
-        """The backward pass for the tensors in `wanted`, derived at the first call."""
-        found = self._known.get(wanted)
+    def _checked(
+        self, backward: Backward, named: dict[str, Any], wanted: frozenset[str], views: aliases.Aliases
+    ) -> Backward:
+        """A way back whose kernels compile: `backward`, or one for which nothing more is kept."""
+        try:
+            backward.check(named)
+        except exc.Error as error:
+            if backward.forward is None:
+                raise exc.located(error, self._place()) from error.__cause__
+            found = self._known[wanted, views, True] = self.backward(wanted, views, keeps=False)
+            return self._checked(found, named, wanted, views)
+        return backward
+
+    def backward(self, wanted: frozenset[str], views: aliases.Aliases = frozenset(), keeps: bool = False) -> Backward:
+        """The backward pass, derived at the first call.
+
+        Args:
+            wanted: names of the tensors that want gradients.
+            views: those that are views of others.
+            keeps: whether the forward pass may keep more than its results.
+        """
+        found = self._known.get((wanted, views, keeps))
         if found is None:
             number = f"_{self.at}" if len(self.traces[0].graphs) > 1 else ""
             name = f"{self.name}_backward{number}"
+            may = keeps and not number and not self.writes.held  # the configuration is that of one loop
             with _disable_current_modes():  # of whoever wants to know whether there is one, without data
-                derived = derive(self.traces, self.at, wanted, name, self.blocks, self.sizes)
+                derived = derive(self.traces, self.at, wanted, name, self.blocks, self.sizes, views, may)
             given = list(self.loaded), list(self.written)
             config = config_of(derived.program, self.blocks)
-            found = self._known[wanted] = Backward(derived, *given, self.settings, config, self._place(), self.writes)
+            forward = None if derived.forward is None else self._forward_config(derived.forward)
+            found = Backward(derived, *given, self.settings, config, self._place(), self.writes, forward)
+            found.without = None if found.forward is None else lambda: self.backward(wanted, views)
+            self._known[wanted, views, keeps] = found
         return found
+
+    def _forward_config(self, program: Program) -> Config | None:
+        """What was chosen for the forward pass, as far as it says the same of one that stores more."""
+        made = config_of(program, self.sizes)
+        same = {key: self.config[key] for key in ("num_warps", "num_stages", "num_threads") if key in self.config}
+        return None if made is None else Config(**{**made.config, **same})
+
+    def as_called(self, wanted: frozenset[str]) -> Backward:
+        """The backward pass that a call for these tensors has; with the views of one, where there was any."""
+        views = next((views for names, views, _ in self._known if names == wanted), frozenset())
+        return self.backward(wanted, views, keeps=True)
 
     def _place(self) -> Any:
         return place(self.traces[0], self.line)
@@ -353,7 +459,7 @@ class Loop:
         """Refuse, or warn of, sums in any order where the user wants the same bits every time."""
         if not torch.are_deterministic_algorithms_enabled():
             return
-        atomic = [owner for owner in backward.derived.owners if owner.form == "atomic"]
+        atomic = [owner for owner in backward.derived.owners if owner.form in ("atomic", "joined")]
         if not atomic:
             return
         message = f"the gradient of {atomic[0].tensor} in {self.name} is summed atomically: {atomic[0].why}"

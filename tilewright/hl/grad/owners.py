@@ -29,7 +29,7 @@ class Owner:
 
     Args:
         tensor: its name.
-        form: "store", "add", "partial" or "atomic"; "moved" where another kernel has it.
+        form: "store", "add", "partial" or "atomic"; "joined" where it is added, atomically, to that of another tensor.
         why: a sentence for people.
         line: of the first load.
     """
@@ -221,6 +221,11 @@ def settle(
     shape, dtype = list(tensor.shape), tensor.dtype
     wide = torch.float32 if dtype.itemsize < 4 else dtype
     adds = owner.form != "store"
+    if owner.form == "joined":  # to a tensor that is there
+        fresh = HostTensor(name, name, tuple(shape), (), dtype)
+        for one in several:
+            _write(trace, one, fresh, [], "atomic", True)
+        return
     parts: list[Axis] = []
     if owner.form == "partial":
         parts = [axis for axis in grid if any(place(axis, one.entries) is None for one in several)]

@@ -77,6 +77,8 @@ def inner_values(region: Region) -> Iterator[Value]:
 
 def captured(node: Node) -> list[Value]:
     """The values from outside that the regions of a node use, each once."""
+    if not node.regions:
+        return []
     own = {value.id for region in node.regions for value in inner_values(region)}
     found: dict[int, Value] = {}
     for region in node.regions:

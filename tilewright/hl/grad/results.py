@@ -13,8 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from tilewright.hl.dims import Dim
-from tilewright.hl.grad.simplify import simplify
+from tilewright.hl.grad.simplify import share, simplify
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, clone, operands, replace, walk
 from tilewright.hl.trace.host import Traced
 
@@ -28,21 +30,22 @@ class Stored:
         tensor: where it is stored.
         entries: its subscripts, of which none is data.
         dims: of the tile.
-        signs: whether it is stored with fewer bits, and the backward pass asks for nothing but which elements are
-            positive: in PyTorch, where each result is rounded, the rounded ones say that.
+        reads: where it is stored with fewer bits, what the backward pass asks of it: "signs", nothing but which
+            elements are positive, as in PyTorch, where each result is rounded, the rounded ones say that; or "weight",
+            nothing but its product with the gradient that comes in, which is rounded as much itself.
     """
 
     value: Value
     tensor: HostTensor
     entries: list[Subscript]
     dims: tuple[Dim, ...]
-    signs: bool = False
+    reads: str = ""
 
     @property
     def is_whole(self) -> bool:
         """Whether what is loaded is what was stored: nothing was converted, broadcast or placed by data."""
         data = any(isinstance(part, Value) for entry in self.entries for part in (entry.what, entry.offset))
-        same = self.value.dtype == self.tensor.dtype or self.signs
+        same = self.value.dtype == self.tensor.dtype or bool(self.reads)
         return not data and same and self.value.dims == self.dims
 
 
@@ -54,12 +57,17 @@ def load_results(region: Region, stored: list[Stored], fresh: Callable[[], int])
         stored: what the forward pass stores.
         fresh: gives numbers that no value has.
     """
-    cost = None
-    for one in [known for given in stored for known in (given, _before_rounding(region, given)) if known is not None]:
-        if not one.is_whole:
+    if not stored:
+        return region
+    share(region)
+    rounded = [_before_rounding(region, one) for one in stored]
+    simplify(region)
+    cost = _cost(region)
+    for one in [known for pair in zip(stored, rounded, strict=True) for known in pair if known is not None]:
+        if not one.is_whole or not any(one.value in node.outs for node in walk(region)):
             continue
-        changed = _loaded(clone(region), one, fresh())
-        cost = cost or _cost(region)
+        changed = _loaded(clone(region), one, fresh)
+        simplify(changed)
         after = _cost(changed)
         if after < cost:
             region, cost = changed, after
@@ -71,21 +79,44 @@ def _before_rounding(region: Region, one: Stored) -> Stored | None:
     source, made = one.value, None
     if one.value.dtype == one.tensor.dtype:
         made = next((node for node in walk(region) if one.value in node.outs), None)
-        if made is None or made.op != "_to_copy":
+        if made is not None and made.op != "_to_copy":
             return None
-        (source,) = made.args
+        source = one.value if made is None else made.args[0]
     if not source.dtype.is_floating_point or source.dtype.itemsize <= one.tensor.dtype.itemsize:
         return None
     readers = [node for node in walk(region) if source in operands(node) and node is not made]
     results = {value.id for node in walk(region) for body in node.regions for value in body.results}
-    if source.id in results or not readers or not all(_reads_signs(node, source) for node in readers):
+    if source.id in results or not readers:
         return None
-    return dataclasses.replace(one, value=source, signs=True)
+    if all(_reads_signs(node, source) for node in readers):
+        return dataclasses.replace(one, value=source, reads="signs")
+    if all(_weighs(region, node, source, f"grad_{one.tensor.name}") for node in readers):
+        return dataclasses.replace(one, value=source, reads="weight")
+    return None
 
 
 def _reads_signs(node: Node, value: Value) -> bool:
     """Whether a node asks which elements of a value are positive, and nothing else."""
     return node.op == "threshold_backward" and node.args[0] is not value and tuple(node.args[1:]) == (value, 0)
+
+
+def _weighs(region: Region, node: Node, value: Value, incoming: str) -> bool:
+    """Whether a node multiplies a value, or what it is divided by, by the gradient that comes in and does no more."""
+    if node.op == "mul":
+        other = node.args[1] if node.args[0] is value else node.args[0]
+        return other is not value and _is_incoming(region, other, incoming)
+    if node.op == "div" and node.args[0] is value and node.args[1] is not value and not node.kwargs:
+        readers = [reader for reader in walk(region) if node.out in operands(reader)]
+        return bool(readers) and all(_weighs(region, reader, node.out, incoming) for reader in readers)
+    return False
+
+
+def _is_incoming(region: Region, value: Any, name: str) -> bool:
+    """Whether a value is the gradient that comes in, but for its sign and type."""
+    made = next((node for node in walk(region) if value in node.outs), None)
+    if made is None or made.op not in ("_to_copy", "load", "neg"):
+        return False
+    return made.args[0].name == name if made.op == "load" else _is_incoming(region, made.args[0], name)
 
 
 def lasting(traced: Traced) -> frozenset[str]:
@@ -97,28 +128,32 @@ def lasting(traced: Traced) -> frozenset[str]:
     return frozenset(node.args[0].name for node in nodes if node.op == "store" and isinstance(node.args[0], HostTensor))
 
 
-def _loaded(region: Region, one: Stored, number: int) -> Region:
+def _loaded(region: Region, one: Stored, fresh: Callable[[], int]) -> Region:
     """Load a result behind the node that computes it."""
 
     def change(leaf: Any) -> Any:
         return made if isinstance(leaf, Value) and leaf.id == one.value.id else leaf
 
-    made = Value(number, one.value.dims, one.tensor.dtype, one.value.name)
+    loaded = made = Value(fresh(), one.value.dims, one.tensor.dtype, one.value.name)
+    widened: list[Node] = []
+    if one.reads == "weight":
+        made = Value(fresh(), one.value.dims, one.value.dtype, one.value.name)
+        function, kwargs = torch.ops.aten._to_copy.default, {"dtype": made.dtype}
+        widened.append(Node("_to_copy", (loaded,), kwargs, 0, [made], function=function))
     for inner in [region, *(part for node in walk(region) for part in node.regions)]:
         for node in inner.nodes:
             node.args, node.kwargs = replace(node.args, change), replace(node.kwargs, change)
         inner.results = [change(result) for result in inner.results]
         at = next((at for at, node in enumerate(inner.nodes) if any(o.id == one.value.id for o in node.outs)), None)
         if at is not None:
-            load = Node("load", (one.tensor, one.entries), {}, inner.nodes[at].line, [made])
-            inner.nodes.insert(at + 1, load)
+            load = Node("load", (one.tensor, one.entries), {}, inner.nodes[at].line, [loaded])
+            inner.nodes[at + 1 : at + 1] = [load, *widened]
     return region
 
 
-def _cost(region: Region) -> tuple[int, int, int]:
-    """How much a region takes when what it does in vain is gone: loops, loads, operations."""
-    region = clone(region)
-    simplify(region)
+def _cost(region: Region) -> tuple[int, int, int, int]:
+    """How much a simplified region takes: loops, products, loads, operations."""
     nodes = list(walk(region))
     ops = [node.op for node in nodes]
-    return ops.count("loop"), ops.count("load"), len([node for node in nodes if operands(node)])
+    counts = [ops.count(op) for op in ("loop", "product", "load")]
+    return counts[0], counts[1], counts[2], len([node for node in nodes if operands(node)])

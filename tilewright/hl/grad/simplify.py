@@ -14,20 +14,29 @@ def simplify(region: Region) -> None:
     while True:
         remove_dead(region)
         renamed: dict[int, Value] = {}
-        for node in walk(region):
-            if node.op == "loop" and node.outs:
-                _drop_carried(node, region, renamed)
+        loops = [node for node in walk(region) if node.op == "loop" and node.outs]
+        read = _read(region) if loops else set()
+        for node in loops:
+            _drop_carried(node, read, renamed)
         if not renamed:
             return
         rename(region, renamed)
 
 
-def _drop_carried(loop: Node, region: Region, renamed: dict[int, Value]) -> None:
-    """Drop what a loop carries unchanged, or for nobody but itself."""
+def _read(region: Region) -> set[int]:
+    """The values that nodes read and regions give."""
+    found = set()
+    for node in walk(region):
+        found.update([value.id for value in operands(node)])
+        for inner in node.regions:
+            found.update([value.id for value in inner.results])
+    return found
+
+
+def _drop_carried(loop: Node, read: set[int], renamed: dict[int, Value]) -> None:
+    """Drop what a loop carries unchanged, or for nobody but itself, when `read` are the values that are read."""
     (body,) = loop.regions
     inits = loop.args[0]
-    read = {value.id for node in walk(region) for value in operands(node)}
-    read |= {value.id for node in walk(region) for inner in node.regions for value in inner.results}
     kept = {at for at, out in enumerate(loop.outs) if out.id in read}
     kept = {at for at in kept if body.results[at] is not body.params[at]}
     while True:
@@ -69,6 +78,31 @@ def rename(region: Region, renamed: dict[int, Value]) -> None:
             inner.results = [change(result) for result in inner.results]
         for axis in node.kwargs.get("axes", ()):
             axis.begin, axis.end, axis.parent = change(axis.begin), change(axis.end), change(axis.parent)
+
+
+def share(region: Region) -> None:
+    """Compute what several nodes of a region compute in one way once: formulas of PyTorch begin with what is known."""
+    renamed: dict[int, Value] = {}
+    _share(region, {}, renamed)
+    if renamed:
+        rename(region, renamed)
+
+
+def _share(region: Region, known: dict[Any, Value], renamed: dict[int, Value]) -> None:
+    def same(leaf: Any) -> Any:
+        while isinstance(leaf, Value) and leaf.id in renamed:
+            leaf = renamed[leaf.id]
+        return leaf
+
+    for node in region.nodes:
+        if node.function is not None and len(node.outs) == 1 and not node.regions and not has_effect(node):
+            args, kwargs = replace(node.args, same), replace(node.kwargs, same)
+            key = node.op, repr(args), repr(kwargs), node.compute, node.out.dtype, node.out.dims
+            first = known.setdefault(key, node.out)
+            if first is not node.out:
+                renamed[node.out.id] = first
+        for inner in node.regions:
+            _share(inner, dict(known), renamed)
 
 
 def histories(region: Region) -> list[tuple[Node, Node]]:

@@ -23,8 +23,8 @@ class Plan:
 
     Args:
         line: of the loop in the user's file.
-        owners: for each tensor who adds up its gradient: `tensor`, `form` ("store", "add", "partial" or "atomic"),
-            `why` and the `line` of its first load.
+        owners: for each tensor who adds up its gradient: `tensor`, `form` ("store", "add", "partial", "joined" or
+            "atomic"), `why` and the `line` of its first load.
         saved: names of the tensors that are saved between the forward pass and the backward one.
     """
 
@@ -61,8 +61,12 @@ class Gradient:
         return [one.kernel for _, one in self._backward(args) if one.kernel is not None]
 
     def to_hl(self, args: Sequence[object]) -> str:
-        """The derived kernels as a module of hl that can be read, run and changed; `args` as of `kernels`."""
-        texts = [one.derived.text for _, one in self._backward(args) if one.derived.text]
+        """The derived kernels as a module of hl that can be read, run and changed; `args` as of `kernels`.
+
+        Before a backward pass that reads more than arguments and results stands the forward pass that keeps it.
+        """
+        found = [one.derived for _, one in self._backward(args) if one.derived.text]
+        texts = [text for one in found for text in (one.forward_text, one.text) if text]
         heads = sorted({text.split("@hl.kernel")[0] for text in texts}, key=len)
         bodies = ["@hl.kernel" + text.split("@hl.kernel", 1)[1] for text in texts]
         return heads[-1] + "\n\n".join(bodies) if texts else ""

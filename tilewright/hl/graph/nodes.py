@@ -188,7 +188,14 @@ def values(tree: Any) -> list[Value]:
 
 def operands(node: Node) -> list[Value]:
     """The values that a node reads, without those of its regions."""
-    return values((node.args, node.kwargs))
+    found: list[Value] = []
+    for tree in (node.args, node.kwargs.values()) if node.kwargs else (node.args,):
+        for item in tree:  # most are leaves
+            if type(item) is Value:
+                found.append(item)
+            elif isinstance(item, _TREES):
+                found += values(item)
+    return found
 
 
 def accessed(node: Node) -> tuple[Dim, ...]:
@@ -216,7 +223,7 @@ def has_effect(node: Node) -> bool:
     """Whether a node does something besides computing its results."""
     if node.op in EFFECTS or node.op.startswith("atomic"):
         return True
-    return any(has_effect(item) for region in node.regions for item in region.nodes)
+    return bool(node.regions) and any(has_effect(item) for region in node.regions for item in region.nodes)
 
 
 def replace(tree: Any, change: Callable[[Any], Any]) -> Any:

@@ -11,13 +11,13 @@ from tilewright.hl.trace.extents import extent
 from tilewright.hl.trace.state import device_trace
 
 
-def zeros(shape: Sequence[Any], dtype: Any = torch.float32, device: Any = None) -> Any:
+def zeros(shape: Sequence[Any], dtype: Any = torch.float32, device: torch.device | str | None = None) -> Any:
     """A tile of zeros; extents are tiles, their block sizes, or numbers."""
     device_trace("hl.zeros")
     return full(shape, 0, dtype)
 
 
-def full(shape: Sequence[Any], value: Any, dtype: Any = torch.float32, device: Any = None) -> Any:
+def full(shape: Sequence[Any], value: Any, dtype: Any = torch.float32, device: torch.device | str | None = None) -> Any:
     """A tile with `value` in every element; extents are tiles, their block sizes, or numbers."""
     extents = shape if isinstance(shape, list | tuple) else [shape]
     trace = device_trace("hl.full")
@@ -30,7 +30,9 @@ def full(shape: Sequence[Any], value: Any, dtype: Any = torch.float32, device: A
         )
 
 
-def arange(*bounds: Any, step: Any = None, dtype: Any = None, device: Any = None) -> Any:
+def arange(
+    *bounds: Any, step: Any = None, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+) -> Any:
     """Integers at equal distances: `arange(n)`, `arange(begin, end)`, and `arange(begin, end, step)`, also by name."""
     device_trace("hl.arange")
     if step is not None:

@@ -17,7 +17,7 @@ from tilewright.hl.trace.state import Trace, device_trace, raw_shape
 
 
 def inline_asm_elementwise(
-    asm: str, constraints: str, args: Sequence[Any], dtype: Any, is_pure: bool = True, pack: int = 1
+    asm: str, constraints: str, args: Sequence[Any], dtype: torch.dtype, is_pure: bool = True, pack: int = 1
 ) -> Any:
     """Instructions of the machine, applied element by element; see `tl.inline_asm_elementwise`.
 

@@ -38,7 +38,10 @@ def _bounds(name: str, begin: Any, end: Any) -> tuple[tuple[Any, ...], tuple[Any
         if isinstance(bound, Tile):
             raise exc.TileOfTile(f"{bound!r} is a tile and no bound", hint="loop from tile.begin to tile.end instead")
         if not isinstance(bound, int | Sym | torch.Tensor) or isinstance(bound, bool):
-            raise exc.IncorrectTileUsage(f"a bound of hl.{name} is {bound!r} of type {type(bound).__name__}")
+            raise exc.IncorrectTileUsage(
+                f"a bound of hl.{name} is {bound!r} of type {type(bound).__name__}",
+                hint="give integers; `//` divides them" if isinstance(bound, float) else None,
+            )
     for first, last in zip(begins, ends, strict=True):
         if type(first) is int and type(last) is int and first > last:
             raise exc.InvalidTileRange(f"hl.{name} begins at {first}, behind its end {last}")

@@ -22,7 +22,7 @@ else:
     modes = lazy_module("tilewright.hl.trace.modes")
 
 
-def rand(shape: Sequence[Any], seed: Any, device: Any = None, offsets: Any = None) -> Any:
+def rand(shape: Sequence[Any], seed: Any, device: torch.device | str | None = None, offsets: Any = None) -> Any:
     """Uniform numbers in [0, 1), float32.
 
     Args:
@@ -34,14 +34,14 @@ def rand(shape: Sequence[Any], seed: Any, device: Any = None, offsets: Any = Non
     return _drawn("hl.rand", "draw_uniform", shape, seed, offsets, torch.float32)
 
 
-def randint(shape: Sequence[Any], low: Any, high: Any, seed: Any, device: Any = None) -> Any:
+def randint(shape: Sequence[Any], low: Any, high: Any, seed: Any, device: torch.device | str | None = None) -> Any:
     """Integers from `low` to below `high`, int32."""
     if type(low) is int and type(high) is int and low >= high:
         raise exc.InvalidAPIUsage(f"hl.randint between {low} and {high}", hint="low must be below high")
     return _drawn("hl.randint", "draw_integers", shape, seed, None, torch.int32, (low, high))
 
 
-def rand4x(seed: Any, offsets: Any, device: Any = None) -> tuple[Any, Any, Any, Any]:
+def rand4x(seed: Any, offsets: Any, device: torch.device | str | None = None) -> tuple[Any, Any, Any, Any]:
     """Four tiles of uniform numbers in [0, 1), float32, for integers that count the elements."""
     device_trace("hl.rand4x")
     shape = list(raw_shape(offsets))
@@ -49,7 +49,9 @@ def rand4x(seed: Any, offsets: Any, device: Any = None) -> tuple[Any, Any, Any, 
     return made
 
 
-def _drawn(name: str, op: str, shape: Sequence[Any], seed: Any, offsets: Any, dtype: Any, rest: Any = ()) -> Any:
+def _drawn(
+    name: str, op: str, shape: Sequence[Any], seed: Any, offsets: Any, dtype: torch.dtype, rest: Any = ()
+) -> Any:
     trace = device_trace(name)
     entries = list(shape) if isinstance(shape, list | tuple) else [shape]
     extents = [modes.sample_of(entry) for entry in entries]

@@ -408,14 +408,14 @@ def _dot(mat1: Any, mat2: Any, acc: Any = None, out_dtype: Any = None) -> Any:
     return (made if acc is None else made + acc.to(default)).to(dtype)
 
 
-def _full(shape: Any, value: Any, dtype: Any = torch.float32, device: Any = None) -> Any:
+def _full(shape: Any, value: Any, dtype: Any = torch.float32, device: torch.device | str | None = None) -> Any:
     extents = [int(extent) for extent in (shape if isinstance(shape, list | tuple) else [shape])]
     return (
         value.to(dtype).expand(extents) if isinstance(value, torch.Tensor) else torch.full(extents, value, dtype=dtype)
     )
 
 
-def _arange(*bounds: Any, step: Any = None, dtype: Any = None, device: Any = None) -> Any:
+def _arange(*bounds: Any, step: Any = None, dtype: Any = None, device: torch.device | str | None = None) -> Any:
     if step is not None:
         bounds = (0, *bounds, step) if len(bounds) == 1 else (*bounds, step)
     return torch.arange(*map(int, bounds), dtype=dtype or torch.int32)

@@ -71,17 +71,17 @@ def _counter(shape: Any) -> Any:
     return total
 
 
-def rand(shape: Any, seed: Any, device: Any = None, offsets: Any = None) -> Any:
+def rand(shape: Any, seed: Any, device: torch.device | str | None = None, offsets: Any = None) -> Any:
     """Uniform numbers in [0, 1)."""
     return _uniform(philox(int(seed), _counter(shape) if offsets is None else offsets)[0])
 
 
-def randint(shape: Any, low: int, high: int, seed: Any, device: Any = None) -> Any:
+def randint(shape: Any, low: int, high: int, seed: Any, device: torch.device | str | None = None) -> Any:
     """Integers from `low` to below `high`."""
     return (philox(int(seed), _counter(shape))[0] % (high - low) + low).to(torch.int32)
 
 
-def rand4x(seed: Any, offsets: Any, device: Any = None) -> tuple[Any, ...]:
+def rand4x(seed: Any, offsets: Any, device: torch.device | str | None = None) -> tuple[Any, ...]:
     """Four tiles of uniform numbers."""
     return tuple(map(_uniform, philox(int(seed), offsets)))
 

@@ -18,10 +18,11 @@ import torch
 
 from tilewright.hl.graph.nodes import Node, Region, Subscript, Value, walk
 from tilewright.hl.passes.decide import Decision
+from tilewright.hl.passes.proofs import at_most
 from tilewright.hl.rows.creation import Convert, Fill
 from tilewright.hl.rows.shapes import View
 from tilewright.hl.rows.table import ROWS
-from tilewright.hl.symbols import Atom, Sym, at_least_zero, at_most, same, substitute
+from tilewright.hl.symbols import Atom, Sym, at_least_zero, same, substitute
 
 _MOST = 4  # bounds that are kept of one value
 _SIZE = re.compile(r".*\.size\(\d+\)$")
@@ -240,7 +241,7 @@ def _masked(left: Range, right: Range) -> Range:
     return Range((0,), tuple(masks)) if masks else Range()
 
 
-def _of_type(dtype: Any) -> Range:
+def _of_type(dtype: torch.dtype) -> Range:
     """What the type says, where that is little."""
     if dtype == torch.bool:
         return Range((0,), (1,))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tilewright.hl.graph.nodes import Region, Value, has_effect, leaves, operands
+from tilewright.hl.graph.nodes import Region, Value, has_effect, leaves
 from tilewright.hl.symbols import Sym
 
 
@@ -21,12 +19,10 @@ def _sweep(region: Region, used: set[int]) -> None:
         for inner in node.regions:
             used.update(value.id for value in inner.results)
             _sweep(inner, used)
-        used.update(value.id for value in operands(node))
-        used.update(value.id for value in _in_symbols((node.args, node.kwargs)))
+        for leaf in leaves((node.args, node.kwargs)):
+            if isinstance(leaf, Value):
+                used.add(leaf.id)
+            elif isinstance(leaf, Sym):
+                used.update(arg.id for atom in leaf.atoms() for arg in atom.args if isinstance(arg, Value))
         kept.append(node)
     region.nodes = kept[::-1]
-
-
-def _in_symbols(tree: Any) -> list[Value]:
-    symbols = [leaf for leaf in leaves(tree) if isinstance(leaf, Sym)]
-    return [arg for symbol in symbols for atom in symbol.atoms() for arg in atom.args if isinstance(arg, Value)]

@@ -13,10 +13,11 @@ import torch
 
 from tilewright.hl.dims import Axis, Dim
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, accessed, symbols, values, walk
+from tilewright.hl.passes.proofs import at_most
 from tilewright.hl.rows.creation import Convert, Fill
 from tilewright.hl.rows.pointwise import Pointwise
 from tilewright.hl.rows.table import ROWS
-from tilewright.hl.symbols import Sym, at_most, same
+from tilewright.hl.symbols import Sym, same
 
 _LIMIT = 2**31
 

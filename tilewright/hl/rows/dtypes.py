@@ -25,19 +25,19 @@ NAMES: dict[Any, str] = {
 }
 
 
-def opmath(dtype: Any) -> Any:
+def opmath(dtype: torch.dtype) -> Any:
     """The type in which PyTorch computes an operation whose result is `dtype`."""
     return torch.float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
 
 
-def lowest(dtype: Any) -> Any:
+def lowest(dtype: torch.dtype) -> Any:
     """The neutral element of a maximum."""
     if dtype == torch.bool:
         return False
     return float("-inf") if dtype.is_floating_point else torch.iinfo(dtype).min
 
 
-def highest(dtype: Any) -> Any:
+def highest(dtype: torch.dtype) -> Any:
     """The neutral element of a minimum."""
     if dtype == torch.bool:
         return True

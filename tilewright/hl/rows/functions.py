@@ -84,7 +84,7 @@ def traced(function: Callable[..., Any], operands: list[Any]) -> Region:
     return region
 
 
-def _result(trace: Any, made: Any, dtype: Any) -> Value:
+def _result(trace: Any, made: Any, dtype: torch.dtype) -> Value:
     tensor = made if isinstance(made, torch.Tensor) else trace.number(made)
     if raw_shape(tensor):
         raise exc.ShapeMismatch("the combine function returns a tile", hint="it combines two elements into one")

@@ -68,7 +68,7 @@ def lanes(extent: int, rank: int = 1, dim: int = 0) -> Any:
     return made.view([extent if at == dim else 1 for at in range(rank)]) if rank > 1 else made
 
 
-def span(*bounds: Any, dtype: Any = None) -> Any:
+def span(*bounds: Any, dtype: torch.dtype | None = None) -> Any:
     """`arange` where a bound is a size or an index: its length must be made of sizes.
 
     Raises:

@@ -75,12 +75,12 @@ row(Dot("product"))
 row(ScaledDot("scaled_product"))
 
 
-def accumulator_type(dtype: Any) -> Any:
+def accumulator_type(dtype: torch.dtype) -> Any:
     """The type in which products of which the result is `dtype` are summed."""
     return torch.float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
 
 
-def dot(a: Any, b: Any, acc: Any = None, out_dtype: Any = None) -> Any:
+def dot(a: Any, b: Any, acc: Any = None, out_dtype: torch.dtype | None = None) -> Any:
     """Record a product.
 
     Args:
@@ -160,13 +160,13 @@ def _shown(trace: Trace, tensor: Any) -> str:
 
 
 @recipe("mm", "bmm")
-def mm(a: Any, b: Any, out_dtype: Any = None) -> Any:
+def mm(a: Any, b: Any, out_dtype: torch.dtype | None = None) -> Any:
     """Product of two matrices, or of two batches of them."""
     return dot(a, b, None, out_dtype)
 
 
 @recipe("addmm", "baddbmm")
-def addmm(c: Any, a: Any, b: Any, out_dtype: Any = None, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmm(c: Any, a: Any, b: Any, out_dtype: torch.dtype | None = None, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """`beta * c + alpha * (a @ b)`."""
     if beta == 1 and alpha == 1:
         return dot(a, b, c, out_dtype or c.dtype)

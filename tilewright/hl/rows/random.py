@@ -60,7 +60,9 @@ row(Draw("draw_uniform4", None, "tl.rand4x"))
 row(DrawBelow("draw_integers", None, "tl.randint"))
 
 
-def drawn(op: str, shape: list[int], seed: Any, counter: Any, dtype: Any, count: int = 1, rest: Any = ()) -> Any:
+def drawn(
+    op: str, shape: list[int], seed: Any, counter: Any, dtype: torch.dtype, count: int = 1, rest: Any = ()
+) -> Any:
     """Record a draw for every element of `counter`; `count` results."""
     trace = device_trace("a random number")
     with trace.silence():
@@ -139,7 +141,7 @@ def _end(trace: Trace, axis: Axis) -> Any:
 # --- PyTorch's functions: the seed is the launcher's --------------------------------------------------
 
 
-def _implicit(op: str, shape: Any, dtype: Any) -> Any:
+def _implicit(op: str, shape: Any, dtype: torch.dtype) -> Any:
     trace = device_trace("a random number")
     shape = [int.__int__(extent) for extent in shape]
     if trace.repeats:
@@ -153,7 +155,7 @@ def _implicit(op: str, shape: Any, dtype: Any) -> Any:
     return made if dtype in (None, torch.float32) else made.to(dtype)
 
 
-def _like(x: Any, dtype: Any) -> Any:
+def _like(x: Any, dtype: torch.dtype) -> Any:
     dtype = dtype or x.dtype
     if not dtype.is_floating_point:
         raise exc.UnsupportedOperation(f"random numbers of type {dtype}", hint="floating-point types, or hl.randint")
@@ -161,25 +163,25 @@ def _like(x: Any, dtype: Any) -> Any:
 
 
 @recipe("rand")
-def rand(size: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
+def rand(size: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
     """Uniform in [0, 1)."""
     return _implicit("draw_uniform", size, dtype)
 
 
 @recipe("randn")
-def randn(size: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
+def randn(size: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
     """Normal, by the method of Box and Muller."""
     return _implicit("draw_normal", size, dtype)
 
 
 @recipe("rand_like")
-def rand_like(x: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
+def rand_like(x: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
     """Uniform in [0, 1)."""
     return _implicit("draw_uniform", raw_shape(x), _like(x, dtype))
 
 
 @recipe("randn_like")
-def randn_like(x: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
+def randn_like(x: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
     """Normal, by the method of Box and Muller."""
     return _implicit("draw_normal", raw_shape(x), _like(x, dtype))
 

@@ -13,6 +13,8 @@ from tilewright.hl.rows.table import recipe
 from tilewright.hl.symbols import Sym
 from tilewright.hl.trace.state import device_trace, raw_shape
 
+_CONSTANTS = 32  # elements of a tensor that is written out in a loop
+
 
 def dims_of(x: Any, dim: Any) -> list[int]:
     """The dimensions that `dim` means, counted from the front; None and [] mean all."""
@@ -102,11 +104,32 @@ def largest(x: Any, dims: Any) -> Any:
 
 
 @recipe("mean")
-def mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     """Sum over count."""
     dims = dims_of(x, dim)
     y = wide(x if dtype is None else x.to(dtype))
     return (y.sum(dims, keepdim) / count(x, dims, keepdim)).to(dtype or x.dtype)
+
+
+@recipe("lift_fresh")
+def constants(x: Any) -> Any:
+    """`torch.tensor(...)` of numbers: constants of the code.
+
+    Raises:
+        UnsupportedOperation: there are many of them.
+    """
+    with device_trace("torch.tensor").silence():
+        numbers = x.flatten().tolist()
+    if len(numbers) > _CONSTANTS:
+        raise exc.UnsupportedOperation(
+            f"a tensor of {len(numbers)} constants inside a loop", hint="make it before the loop, and subscript it"
+        )
+    made = torch.full(x.shape, numbers[0], dtype=x.dtype)
+    if len(set(numbers)) > 1:
+        at = torch.arange(len(numbers)).reshape(x.shape)
+        for number, value in enumerate(numbers):
+            made = torch.where(at == number, value, made) if value != numbers[0] else made
+    return made.to(x.dtype)
 
 
 @recipe("_softmax")
@@ -115,6 +138,16 @@ def softmax(x: Any, dim: int, half_to_float: Any = False) -> Any:
     y = wide(x)
     e = torch.exp(y - largest(y, dim))
     return (e / e.sum(dim, True)).to(x.dtype)
+
+
+@recipe("_safe_softmax")
+def safe_softmax(x: Any, dim: int, dtype: Any = None) -> Any:
+    """Zero in rows of minus infinities alone, as in masked attention."""
+    y = wide(x if dtype is None else x.to(dtype))
+    most = largest(y, dim)
+    e = torch.exp(y - torch.where(most == float("-inf"), 0.0, most))
+    total = e.sum(dim, True)
+    return (e / torch.where(total == 0, 1.0, total)).to(dtype or x.dtype)
 
 
 @recipe("_log_softmax")

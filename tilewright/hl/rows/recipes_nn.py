@@ -161,14 +161,14 @@ def gelu_backward(grad: Any, x: Any, *, approximate: str = "none") -> Any:
 
 
 @recipe("_softmax_backward_data")
-def softmax_backward(grad: Any, out: Any, dim: int, dtype: Any) -> Any:
+def softmax_backward(grad: Any, out: Any, dim: int, dtype: torch.dtype) -> Any:
     """Through `softmax`."""
     y, g = wide(out), wide(grad)
     return (y * (g - (g * y).sum(dim, True))).to(dtype)
 
 
 @recipe("_log_softmax_backward_data")
-def log_softmax_backward(grad: Any, out: Any, dim: int, dtype: Any) -> Any:
+def log_softmax_backward(grad: Any, out: Any, dim: int, dtype: torch.dtype) -> Any:
     """Through `log_softmax`."""
     y, g = wide(out), wide(grad)
     return (g - torch.exp(y) * g.sum(dim, True)).to(dtype)
@@ -200,7 +200,7 @@ def native_group_norm(
 # --- losses -------------------------------------------------------------------------------------------------------
 
 
-def _reduced(loss: Any, reduction: int, dtype: Any) -> Any:
+def _reduced(loss: Any, reduction: int, dtype: torch.dtype) -> Any:
     """PyTorch's numbers: 0 for none, 1 for the mean, 2 for the sum."""
     made = loss if reduction == 0 else loss.mean() if reduction == 1 else loss.sum()
     return made.to(dtype)

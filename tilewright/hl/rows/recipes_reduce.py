@@ -36,7 +36,7 @@ def count_nonzero(x: Any, dim: Any = None) -> Any:
 
 
 @recipe("nansum")
-def nansum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def nansum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     """Sum without NaN."""
     return torch.where(torch.isnan(x), 0, x).to(dtype or x.dtype).sum(dims_of(x, dim), keepdim)
 
@@ -153,7 +153,9 @@ def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
 
 
 @recipe("linalg_vector_norm")
-def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def vector_norm(
+    x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Any:
     """The norm of order `ord`."""
     dims, y = dims_of(x, dim), wide(x if dtype is None else x.to(dtype))
     size = y.abs()
@@ -173,7 +175,7 @@ def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *,
 
 
 @recipe("norm")
-def norm(x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def norm(x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: torch.dtype | None = None) -> Any:
     """The norm of order `p`."""
     return vector_norm(x, 2 if p is None else p, dim, keepdim, dtype=dtype)
 

@@ -208,7 +208,7 @@ def triu(x: Any, diagonal: int = 0) -> Any:
 
 
 @recipe("arange")
-def arange(*bounds: Any, dtype: Any = None, **_: Any) -> Any:
+def arange(*bounds: Any, dtype: torch.dtype | None = None, **_: Any) -> Any:
     """Consecutive numbers: `arange(end)`, `arange(begin, end)`, `arange(begin, end, step)`."""
     begin, end, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     floats = any(isinstance(bound, float) for bound in (begin, end, step))
@@ -219,13 +219,13 @@ def arange(*bounds: Any, dtype: Any = None, **_: Any) -> Any:
 
 
 @recipe("eye")
-def eye(n: int, m: int | None = None, *, dtype: Any = None, **_: Any) -> Any:
+def eye(n: int, m: int | None = None, *, dtype: torch.dtype | None = None, **_: Any) -> Any:
     """1 on the diagonal."""
     return (lanes(n, 2, 0) == lanes(m or n, 2, 1)).to(dtype or torch.float32)
 
 
 @recipe("linspace")
-def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, **_: Any) -> Any:
+def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, **_: Any) -> Any:
     """Numbers evenly spaced, ends included; the second half is counted from the end."""
     lane, step = lanes(steps), (end - start) / max(steps - 1, 1)
     near = start + lane.float() * step

@@ -21,7 +21,8 @@ from tilewright.hl.symbols import Atom
 ROWS: dict[str, Row] = {}
 RECIPES: dict[str, Callable[..., Any]] = {}
 REFUSED: dict[str, str] = {  # aten name -> why it has no meaning on tiles
-    "_local_scalar_dense": "a Python number is needed here, and a tile has its values only when the kernel runs",
+    "_local_scalar_dense": "a Python number is needed here, and a tile has its values only when the kernel runs; "
+    "a value of one element is computed with as it is, without item(), float() or int()",
     "is_nonzero": "a Python bool is needed here, and a tile has its values only when the kernel runs",
 }
 

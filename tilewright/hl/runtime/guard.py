@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+import tilewright
 from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.runtime import tracer_slot
 from tilewright.hl.trace.numbers import float_text
@@ -48,6 +49,7 @@ def _function(parameters: Iterable[str], checks: list[str], known: dict[str, Any
         " except (LookupError, AttributeError, TypeError, ValueError):",
         "  return False",
     )
+    known["tilewright"] = tilewright  # facts may name powers of two
     exec("\n".join(lines), known)
     guard: Guard = known["guard"]
     return guard
@@ -91,7 +93,8 @@ def make_guard(
         tensors = [name for name, argument in arguments.items() if _may_want(argument)]
         tensors += [read.text for read in found if _may_want(read.value)]
         wanted = " or ".join(f"{text}.requires_grad" for text in tensors)
-        checks += [f"not (({wanted}) and _watched())"] if tensors else []
+        if tensors:  # first: a call that wants gradients has the other guard to pass
+            checks.insert(0, f"not (({wanted}) and _watched())")
     checks += _facts(facts, found, known)
     return _function(arguments, checks, known)
 

@@ -41,7 +41,7 @@ def host_view(trace: Trace, argument: Any, path: carried.Path, static: bool, con
     return carried.rebuilt(argument, items) if children else argument
 
 
-def meta_tensor(trace: Trace, tensor: Any, path: carried.Path, static: bool) -> Any:
+def meta_tensor(trace: Trace, tensor: torch.Tensor, path: carried.Path, static: bool) -> Any:
     """A tensor of the host: the same form, no data. Where sizes are no constants, those of 0 and 1 are:
     the one have nothing to be computed, the others broadcast."""
     trace.has_wide = trace.has_wide or reaches(tensor)
@@ -65,7 +65,7 @@ def meta_tensor(trace: Trace, tensor: Any, path: carried.Path, static: bool) -> 
     return made
 
 
-def strides_of(trace: Trace, tensor: Any, name: str, text: str) -> tuple[Any, ...]:
+def strides_of(trace: Trace, tensor: torch.Tensor, name: str, text: str) -> tuple[Any, ...]:
     """The strides of a tensor of the host: where sizes are no constants symbols, but for those of 0 and 1.
 
     Args:

@@ -63,7 +63,9 @@ def branch(interpreter: Interpreter, line: int, test: Any, bodies: Sequence[Call
         interpreter.rebind(carried.copied(start))
         trace.rebind(bindings)
         trace.region = Region()
+        interpreter.decided += 1
         body()
+        interpreter.decided -= 1
         variables = interpreter.variables
         values = {path: trace.lift(leaf) for path, leaf in carried.tensors(variables) if not leaf.is_meta}
         arms.append(_Arm(trace.region, variables, values))
@@ -196,9 +198,9 @@ def run_while(interpreter: Interpreter, node: ast.While) -> None:
         test.results = [condition(trace, (result != 0) & ~left if isinstance(left, torch.Tensor) else result)]
         tests.append(test)
         trace.region = region
-        trace.repeats += 1
+        trace.repeats, interpreter.decided = trace.repeats + 1, interpreter.decided + 1
         interpreter.run(inside.statements)
-        trace.repeats -= 1
+        trace.repeats, interpreter.decided = trace.repeats - 1, interpreter.decided - 1
         return Node("while", (), {}, node.lineno)
 
     loop = carry(interpreter, node, body)

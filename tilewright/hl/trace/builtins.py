@@ -143,8 +143,13 @@ def _read_digits(function: Callable[..., Any]) -> Callable[..., Any]:
     return asked
 
 
+def _sqrt(value: Any) -> Any:
+    return value**0.5 if isinstance(value, Sym) else math.sqrt(value)
+
+
+_sqrt.__name__ = "sqrt"
 _DIGITS = ("gcd", "lcm", "isqrt", "comb", "perm", "factorial", "log", "log2", "log10", "ldexp")
-_MATH = {getattr(math, name): _read_digits(getattr(math, name)) for name in _DIGITS}
+_MATH = {getattr(math, name): _read_digits(getattr(math, name)) for name in _DIGITS} | {math.sqrt: _sqrt}
 
 
 def _math() -> ModuleType:
@@ -189,7 +194,7 @@ def instead(value: Any) -> Any:
     return _LATE["scan"] if where == "torch._higher_order_ops.associative_scan" else value
 
 
-def provide(name: str, function: Any) -> None:
+def provide(name: str, function: Callable[..., Any]) -> None:
     """Give the scope a function of the language ("grid" for `range` over symbols, "scan", "print")."""
     _LATE[name] = function
 

@@ -75,7 +75,7 @@ class Choices:
         trace.bind(made, value)
         return made
 
-    def truth_by(self, function: Any, value: Any) -> Any:
+    def truth_by(self, function: Callable[..., Any], value: Any) -> Any:
         """`bool(value)`, if `bool` is still Python's."""
         return self.truth(value) if function is builtins.bool else function(value)
 

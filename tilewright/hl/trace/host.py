@@ -208,13 +208,19 @@ def _checked(request: _Request, round: int) -> Traced:
     try:
         _compare(first, _settled(request, round + 1))
     except exc.LeakedSample as error:
-        known = {request.equal.get(atom.text, atom.text): number for atom, number in first.actual.items()}
-        fixed = {text: number for text, number in known.items() if number is not None}
+        fixed = _sizes(request, first.actual)
         if not fixed:
             raise
         first = _checked(replace(request, fixed={**request.fixed, **fixed}), round)
-        first.why_constant = f"numbers of the host are constants: {_first_line(error)}"
+        first.why_constant = first.why_constant or f"sizes are constants: {_first_line(error)}"
     return first
+
+
+def _sizes(request: _Request, actual: dict[Atom, int | None]) -> dict[str, int]:
+    """The sizes that are no constants yet, as they are in the call that binds; other numbers where there is none."""
+    known = {request.equal.get(atom.text, atom.text): number for atom, number in actual.items()}
+    numbers = {text: number for text, number in known.items() if number is not None and text not in request.fixed}
+    return {text: number for text, number in numbers.items() if ".size(" in text} or numbers
 
 
 def _settled(request: _Request, round: int) -> Traced:
@@ -232,6 +238,30 @@ def _settled(request: _Request, round: int) -> Traced:
                 request.fixed[left] = request.fixed.pop(right)
         except Fixed as found:
             request.fixed[request.equal.get(found.text, found.text)] = found.value
+        except _Refused as refused:
+            sizes = _sizes(request, refused.actual)
+            if not sizes:
+                raise refused.error from refused.error.__cause__
+            request.fixed.update(sizes)
+
+
+class _Refused(Exception):
+    """PyTorch refused what the kernel does with samples: it may be right with the sizes of the call that binds."""
+
+    def __init__(self, error: Exception, actual: dict[Atom, int | None]) -> None:
+        super().__init__(error, actual)
+        self.error, self.actual = error, actual
+
+
+@contextmanager
+def _with_samples(trace: Trace) -> Iterator[None]:
+    """Catch what is no error of ours."""
+    try:
+        yield
+    except (exc.Error, Equal, Fixed, Left):
+        raise
+    except Exception as error:
+        raise _Refused(error, trace.actual) from None
 
 
 @contextmanager
@@ -267,7 +297,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
         views = {name: carried.copied(names[name]) for name in request.arguments}
         interpreter = Interpreter(trace, source, names)
         names["__builtins__"][rewrite.CHOICES] = Choices(interpreter)
-        with FunctionMode(trace), DispatchMode(trace), noted_breakpoints(), suppress(Left):
+        with FunctionMode(trace), DispatchMode(trace), noted_breakpoints(), suppress(Left), _with_samples(trace):
             interpreter.run(source.tree.body)
     if not trace.graphs and not has_loop(interpreter, source.tree.body):
         raise exc.NoDeviceLoopsInKernel(

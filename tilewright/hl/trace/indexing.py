@@ -31,7 +31,7 @@ class Access:
     shape: list[int]
 
 
-def host_tensor(trace: Trace, tensor: Any) -> HostTensor:
+def host_tensor(trace: Trace, tensor: torch.Tensor) -> HostTensor:
     """The host tensor behind a meta tensor.
 
     Raises:
@@ -46,7 +46,7 @@ def host_tensor(trace: Trace, tensor: Any) -> HostTensor:
     return found
 
 
-def access(trace: Trace, tensor: Any, index: Any, base: Any = None) -> Access:
+def access(trace: Trace, tensor: torch.Tensor, index: Any, base: Any = None) -> Access:
     """What `tensor[index]` touches; `base` is a tile of addresses where it stands for several tensors."""
     host = host_tensor(trace, tensor)
     made = Access(host, [], [] if base is None else list(raw_shape(base)))
@@ -198,7 +198,9 @@ def _broadcast(trace: Trace, shapes: Iterable[tuple[int, ...]]) -> list[int]:
 # --- loads and stores ------------------------------------------------------------------------------------
 
 
-def load(trace: Trace, tensor: Any, index: Any, mask: Any = None, policy: str | None = None, base: Any = None) -> Any:
+def load(
+    trace: Trace, tensor: torch.Tensor, index: Any, mask: Any = None, policy: str | None = None, base: Any = None
+) -> Any:
     """Record `tensor[index]`; masked lanes are 0."""
     made = access(trace, tensor, index, base)
     with trace.silence():
@@ -214,7 +216,7 @@ def load(trace: Trace, tensor: Any, index: Any, mask: Any = None, policy: str | 
     return trace.record("load", (made.tensor, made.entries), out, kwargs)
 
 
-def store(trace: Trace, tensor: Any, index: Any, value: Any, mask: Any = None, base: Any = None) -> None:
+def store(trace: Trace, tensor: torch.Tensor, index: Any, value: Any, mask: Any = None, base: Any = None) -> None:
     """Record `tensor[index] = value`."""
     made = access(trace, tensor, index, base)
     if isinstance(value, np.generic):
@@ -240,7 +242,7 @@ def store(trace: Trace, tensor: Any, index: Any, value: Any, mask: Any = None, b
     trace.record("store", (made.tensor, made.entries, value), None, kwargs)
 
 
-def update(trace: Trace, name: str, tensor: Any, index: Any, values: tuple[Any, ...], sem: str) -> Any:
+def update(trace: Trace, name: str, tensor: torch.Tensor, index: Any, values: tuple[Any, ...], sem: str) -> Any:
     """Record an atomic update of `tensor[index]`; the result is what was there before."""
     made = access(trace, tensor, index)
     for value in values:

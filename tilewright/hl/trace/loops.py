@@ -99,7 +99,7 @@ def register_hosts(trace: Trace, variables: dict[str, Any]) -> None:
             trace.hosts[id(tensor)] = _host_tensor(trace, tensor, name, carried.path_text(path))
 
 
-def _host_tensor(trace: Trace, tensor: Any, name: str, text: str) -> HostTensor:
+def _host_tensor(trace: Trace, tensor: torch.Tensor, name: str, text: str) -> HostTensor:
     shape = tuple(trace.factors.size(extent) for extent in raw_shape(tensor))
     stride = strides_of(trace, tensor, name, text)
     return HostTensor(name, text, shape, stride, tensor.dtype, is_wide(trace, text, shape))

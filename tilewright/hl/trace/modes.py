@@ -42,7 +42,7 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
         self.trace = trace
 
     def __torch_function__(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         trace, kwargs = self.trace, kwargs or {}
         if trace.quiet:
@@ -69,7 +69,7 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
             return self.trace.device
         return function(*args)
 
-    def _host(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _host(self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         makes = name in shape_arguments.DEVICED
         if name in shape_arguments.CUTS:
             host_parts.bounds_are_constants(self.trace, [args, kwargs])
@@ -84,7 +84,7 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
                 return args[0]
         return function(*args, **kwargs)
 
-    def _device(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _device(self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = args if name in shape_arguments.SIZES else ()
         if name == "arange" and any(isinstance(arg, Sym | Tile) for arg in args):
             bounds = [Sym.of(arg.axis.size) if isinstance(arg, Tile) else arg for arg in args]
@@ -146,14 +146,14 @@ def _map(change: Callable[[Any], Any], tree: Any) -> Any:
 # --- questions and subscripts ------------------------------------------------------------------------
 
 
-def _size(trace: Trace, tensor: Any, dim: int | None = None) -> Any:
+def _size(trace: Trace, tensor: torch.Tensor, dim: int | None = None) -> Any:
     shape = raw_shape(tensor)
     if dim is not None:
         return _extent(trace, tensor, dim)
     return torch.Size([_extent(trace, tensor, at) for at in range(len(shape))])
 
 
-def _extent(trace: Trace, tensor: Any, dim: int) -> Any:
+def _extent(trace: Trace, tensor: torch.Tensor, dim: int) -> Any:
     """The extent of a dimension."""
     size = trace.factors.size(raw_shape(tensor)[dim])
     value = trace.value(tensor) if trace.chosen and trace.region is not None else None
@@ -163,13 +163,13 @@ def _extent(trace: Trace, tensor: Any, dim: int) -> Any:
     return size
 
 
-def _stride(trace: Trace, tensor: Any, dim: int | None = None) -> Any:
+def _stride(trace: Trace, tensor: torch.Tensor, dim: int | None = None) -> Any:
     host = trace.hosts.get(id(tensor))
     found = host.stride if host is not None else _host_strides(trace, tensor)
     return found if dim is None or found is NotImplemented else found[dim]
 
 
-def _host_strides(trace: Trace, tensor: Any) -> Any:
+def _host_strides(trace: Trace, tensor: torch.Tensor) -> Any:
     """The strides of a tensor that no loop has seen yet.
 
     Raises:
@@ -189,18 +189,18 @@ def _host_strides(trace: Trace, tensor: Any) -> Any:
     )
 
 
-def _length(trace: Trace, tensor: Any) -> Any:
+def _length(trace: Trace, tensor: torch.Tensor) -> Any:
     return _size(trace, tensor, 0)
 
 
-def _count(trace: Trace, tensor: Any) -> Any:
+def _count(trace: Trace, tensor: torch.Tensor) -> Any:
     total: Any = 1
     for extent in raw_shape(tensor):
         total = trace.factors.size(extent) * total
     return total
 
 
-def _getitem(trace: Trace, tensor: Any, index: Any) -> Any:
+def _getitem(trace: Trace, tensor: torch.Tensor, index: Any) -> Any:
     if trace.region is None:
         return NotImplemented
     if not trace.is_host(tensor):
@@ -208,7 +208,7 @@ def _getitem(trace: Trace, tensor: Any, index: Any) -> Any:
     return load(trace, tensor, index)
 
 
-def _setitem(trace: Trace, tensor: Any, index: Any, value: Any) -> Any:
+def _setitem(trace: Trace, tensor: torch.Tensor, index: Any, value: Any) -> Any:
     if trace.region is None:
         return NotImplemented
     if not trace.is_host(tensor):
@@ -216,7 +216,7 @@ def _setitem(trace: Trace, tensor: Any, index: Any, value: Any) -> Any:
     return store(trace, tensor, index, value)
 
 
-def _item(trace: Trace, tensor: Any) -> Any:
+def _item(trace: Trace, tensor: torch.Tensor) -> Any:
     """A number that the host reads from a tensor: known when the kernel is launched."""
     if trace.region is not None or not tensor.is_meta or tensor.dtype == torch.bool or tensor.dtype.is_complex:
         return NotImplemented
@@ -252,7 +252,37 @@ def _product(name: str) -> Handler:
     return answer
 
 
-def _truth(trace: Trace, tensor: Any) -> Any:
+def _embedding(trace: Trace, *args: Any, **kwargs: Any) -> Any:
+    """Rows of a table of the host, which is the second argument of `F.embedding`, the first of `torch.embedding`."""
+    given = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, torch.Tensor)]
+    if trace.region is None or len(given) != 2 or not any(map(trace.is_host, given)):
+        return NotImplemented
+    table, at = given if trace.is_host(given[0]) and given[0].is_floating_point() else given[::-1]
+    return load(trace, table, (at, slice(None)))
+
+
+def _one_hot(trace: Trace, tensor: Any, num_classes: Any = -1) -> Any:
+    """A comparison with the numbers of the classes."""
+    if trace.region is None:
+        return NotImplemented
+    if isinstance(num_classes, int) and num_classes < 0:
+        raise exc.ConstantNeeded(
+            "how many classes there are depends on values of a tile", hint="give the number: F.one_hot(x, num_classes)"
+        )
+    return (tensor[..., None] == torch.arange(num_classes)).to(torch.int64)
+
+
+def _attention(trace: Trace, query: Any, *args: Any, **kwargs: Any) -> Any:
+    """PyTorch's C++ code makes a number of the width, for the scale that it has unless one is given."""
+    if trace.region is not None and kwargs.get("scale") is None and isinstance(_extent(trace, query, -1), Sym):
+        raise exc.ConstantNeeded(
+            "the scale of attention is one over the root of a size that is no constant",
+            hint="give `scale=`, or make the width a constant ahead of the loop: hl.specialize(q.size(-1))",
+        )
+    return NotImplemented
+
+
+def _truth(trace: Trace, tensor: torch.Tensor) -> Any:
     """Python asks whether a value is true, in code that is not the kernel's own text.
 
     Raises:
@@ -275,6 +305,9 @@ _ANSWERS: dict[str, Handler] = {
     "numel": _count,
     "nelement": _count,
     "item": _item,
+    "embedding": _embedding,
+    "one_hot": _one_hot,
+    "scaled_dot_product_attention": _attention,
     "__getitem__": _getitem,
     "__setitem__": _setitem,
 }
@@ -291,7 +324,11 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         self.trace = trace
 
     def dispatch(
-        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        function: torch._ops.OpOverload,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Record `function(*args)`, or run what stands for it."""
         trace, kwargs = self.trace, kwargs or {}
@@ -330,14 +367,16 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
             return record_whole(trace, function, name, args, kwargs, out)
         return trace.record(name, held, out, named, row.compute_type(args, out))
 
-    def _alias(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _alias(self, function: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         value = self.trace.value(args[0])
         assert value is not None
         out = function(*args, **kwargs)
         self.trace.bind(out, value)
         return out
 
-    def _in_place(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _in_place(
+        self, function: torch._ops.OpOverload, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         target = args[0]
         if self.trace.is_host(target):
             self.trace.lift(target)  # raises: a host tensor is changed through subscripts
@@ -356,7 +395,9 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         self.trace.change(target, value)
         return target
 
-    def _decomposed(self, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _decomposed(
+        self, function: torch._ops.OpOverload, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if function._can_decompose():
             if self.trace.numbers:
                 check_held(name, [args, kwargs], ())
@@ -367,7 +408,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         raise table.unknown(name)
 
 
-def _of_nothing(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _of_nothing(trace: Trace, function: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of an operation that has no elements, or is made of tiles that have none: constants."""
     given = [tensor for _, tensor in tensors([args, kwargs]) if tensor.dim()]
     if all(tensor.numel() for tensor in given):
@@ -384,7 +425,7 @@ def _of_nothing(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict
     return made
 
 
-def _sampled(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _sampled(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The sample of a result; the sample of an integer divisor may be 0, which says nothing of the kernel."""
     try:
         return function(*args, **kwargs)
@@ -400,14 +441,15 @@ def _sampled(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 DispatchMode.__torch_dispatch__ = DispatchMode.dispatch
 
 
-def _host_operation(trace: Trace, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _host_operation(
+    trace: Trace, function: torch._ops.OpOverload, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     for at, argument in enumerate(function._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             changed = args[at] if at < len(args) else kwargs.get(argument.name)
             for _, tensor in tensors(changed):
                 trace.written.add(memory_of(tensor))
-    if name in host_parts.CLAMPED:
-        host_parts.CLAMPED[name](trace, *args, **kwargs)
+    host_parts.settle(trace, function, name, args, kwargs)
     if name in ("empty_like", "zeros_like", "ones_like", "full_like") and args[0].is_meta:
         # torch's meta function for these imports sympy; its kernel in C++ has the same strides, dense for a view
         key = torch._C.DispatchKey.CompositeExplicitAutograd

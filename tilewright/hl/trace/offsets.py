@@ -13,7 +13,7 @@ from tilewright.hl.trace.state import Trace
 LIMIT = 2**31
 
 
-def reaches(tensor: Any) -> bool:
+def reaches(tensor: torch.Tensor) -> bool:
     """Whether the offset of the last element of a tensor passes 32 bits."""
     pairs = zip(tensor.shape, tensor.stride(), strict=True)
     return bool(sum((extent - 1) * step for extent, step in pairs if extent) >= LIMIT)

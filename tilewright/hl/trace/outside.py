@@ -129,7 +129,7 @@ def _walk(value: Any, text: str, seen: dict[int, str], depth: int) -> Iterator[R
             yield from _walk(item, f"{text}.{key}", seen, depth + 1)
 
 
-def _function(function: Any, scope: str, cells: str, seen: dict[int, str], depth: int) -> Iterator[Read]:
+def _function(function: Callable[..., Any], scope: str, cells: str, seen: dict[int, str], depth: int) -> Iterator[Read]:
     """What a function's text can reach by name."""
     for at, cell in enumerate(function.__closure__ or ()):
         try:

@@ -12,7 +12,7 @@ from tilewright.hl.trace.state import Trace, raw_shape
 from tilewright.hl.trace.tiles import Tile
 
 
-def part(tensor: Any, index: Any) -> Any:
+def part(tensor: torch.Tensor, index: Any) -> Any:
     """`tensor[index]`; NotImplemented where no subscript is a tile: PyTorch itself does these."""
     entries = list(index) if isinstance(index, tuple) else [index]
     if not any(isinstance(entry, Tile) for entry in entries):
@@ -29,13 +29,13 @@ def part(tensor: Any, index: Any) -> Any:
     return tensor[tuple(plain)]
 
 
-def _lanes_of(tensor: Any, dim: int, tile: Tile) -> Any:
+def _lanes_of(tensor: torch.Tensor, dim: int, tile: Tile) -> Any:
     """The lanes of a whole dimension that a tile means."""
     extent = static_extent(tensor, dim, "a subscript by a tile", "it has the lanes of another tile already")
     return take(tensor, tile.index.clamp(0, extent - 1), dim)
 
 
-def assign_part(trace: Trace, tensor: Any, index: Any, value: Any) -> None:
+def assign_part(trace: Trace, tensor: torch.Tensor, index: Any, value: Any) -> None:
     """`tensor[index] = value`: everything else stays, as in `torch.where(is it the part, value, tensor)`.
 
     Raises:
@@ -57,7 +57,7 @@ def assign_part(trace: Trace, tensor: Any, index: Any, value: Any) -> None:
     trace.change(tensor, changed)
 
 
-def _placed(tensor: Any, index: Any, value: Any) -> tuple[Any, Any]:
+def _placed(tensor: torch.Tensor, index: Any, value: Any) -> tuple[Any, Any]:
     """(which elements are meant, or None for all; `value` moved to their places)."""
     entries = list(index) if isinstance(index, tuple) else [index]
     dots = next((at for at, entry in enumerate(entries) if entry is Ellipsis), len(entries))
@@ -84,7 +84,7 @@ def _is_constant(entry: slice) -> bool:
     return all(bound is None or type(bound) is int for bound in (entry.start, entry.stop, entry.step))
 
 
-def _along(tensor: Any, at: int, extent: int, entry: Any, value: Any) -> tuple[Any, Any]:
+def _along(tensor: torch.Tensor, at: int, extent: int, entry: Any, value: Any) -> tuple[Any, Any]:
     """(the elements that a constant subscript of one dimension means, `value` with that dimension)."""
     places = positions(tensor, at)
     if type(entry) is int:

@@ -60,13 +60,13 @@ class Sampling:
         self.fractions += 1
         return (2 * (1100 + 61 * self.round + self.fractions) + 1) / 4096
 
-    def scalar(self, dtype: Any) -> Any:
+    def scalar(self, dtype: torch.dtype) -> Any:
         """The datum of sample tensors: never 0, as integers are divided by it."""
         if dtype.is_floating_point:
             return 1.0 + 0.5 * self.round
         return self.round % 2 == 0 if dtype == torch.bool else 1 + self.round
 
-    def tensor(self, shape: Iterable[int], dtype: Any) -> Any:
+    def tensor(self, shape: Iterable[int], dtype: torch.dtype) -> Any:
         """A sample tensor of `shape`."""
         return torch.full(tuple(shape), self.scalar(dtype), dtype=dtype, device="cpu")
 

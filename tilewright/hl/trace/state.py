@@ -137,20 +137,20 @@ class Trace:
 
     # --- values ------------------------------------------------------------------------------------
 
-    def fresh(self, tensor: Any, dims: tuple[Dim, ...] | None = None) -> Value:
+    def fresh(self, tensor: torch.Tensor, dims: tuple[Dim, ...] | None = None) -> Value:
         """A new value for a sample tensor; `dims` are its dimensions where its sizes do not say all of them."""
         value = Value(self._count, self.factors.dims(raw_shape(tensor)) if dims is None else dims, tensor.dtype)
         self._count += 1
         self.bind(tensor, value)
         return value
 
-    def bind(self, tensor: Any, value: Value) -> None:
+    def bind(self, tensor: torch.Tensor, value: Value) -> None:
         """From now on `tensor` stands for `value`."""
         self._values[id(tensor)] = value
         self._stale.discard(id(tensor))
         self._kept.append(tensor)
 
-    def change(self, tensor: Any, value: Value) -> None:
+    def change(self, tensor: torch.Tensor, value: Value) -> None:
         """`tensor` was changed in place to `value`: what shares its memory stands for nothing any more."""
         memory = tensor.untyped_storage().data_ptr()
         for other in self._kept:
@@ -159,7 +159,7 @@ class Trace:
                 self._stale.add(id(other))
         self.bind(tensor, value)
 
-    def value(self, tensor: Any) -> Value | None:
+    def value(self, tensor: torch.Tensor) -> Value | None:
         """The value that a sample tensor stands for, if any.
 
         Raises:
@@ -242,7 +242,7 @@ class Trace:
             name = self.hosts[id(arg)].text if id(arg) in self.hosts else "a tensor of the host"
             raise exc.HostTensorDirectUsage(
                 f"{name} is a whole tensor of the host; a loop can only use parts of it",
-                hint=f"subscript it, for instance {name}[tile]",
+                hint=f"subscript it, for instance {name}[tile]; its views (view, reshape, T) are made before the loop",
             )
         if arg.dim() == 0:
             with self.silence():
@@ -289,11 +289,11 @@ class Trace:
 
     # --- tensors of the host ---------------------------------------------------------------------------
 
-    def is_host(self, tensor: Any) -> bool:
+    def is_host(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor is the host's: an argument, made of them, or found outside."""
         return tensor.is_meta or id(tensor) in self.outside
 
-    def host(self, tensor: Any) -> HostTensor | None:
+    def host(self, tensor: torch.Tensor) -> HostTensor | None:
         """What kernels see of a tensor of the host; of one found outside an argument is made at its first use."""
         found = self.hosts.get(id(tensor))
         read = self.outside.get(id(tensor))
@@ -372,7 +372,7 @@ class Trace:
         return int(found)
 
 
-def raw_shape(tensor: Any) -> tuple[int, ...]:
+def raw_shape(tensor: torch.Tensor) -> tuple[int, ...]:
     """The plain sizes of a tensor, past any mode."""
     with torch._C.DisableTorchFunction():
         return tuple(tensor.shape)
@@ -398,7 +398,7 @@ def _check_numbers(node: Node, samples: Any) -> None:
         )
 
 
-def memory_of(tensor: Any) -> int:
+def memory_of(tensor: torch.Tensor) -> int:
     """The identity of the memory that a tensor and its views share."""
     with torch._C.DisableTorchFunction():
         return int(tensor.untyped_storage()._cdata)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,14 @@ from tilewright.hl.trace.state import Trace
 from tilewright.hl.trace.tiles import Range
 
 _TORCH_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
+
+
+_WHOLE: dict[type[ast.stmt], str] = {  # statements of the host that the launcher has as they stand, and what to write
+    ast.While: "call the kernel once per round instead",
+    ast.Try: "put it around the call of the kernel",
+    ast.With: "put it around the call of the kernel",
+    ast.Match: "write `if` and `elif`",
+}
 
 
 class Left(Exception):
@@ -38,6 +47,7 @@ class Interpreter:
         one_arm: variables that only one arm of a branch assigned.
         in_passes: variables that only the passes of an inner loop assigned.
         carrying: paths of what the open loops carry.
+        decided: how many of the open branches and loops run only where values of tiles say so.
         folded: lines of host `if` statements that hold loops, with the arm that was taken.
     """
 
@@ -48,6 +58,7 @@ class Interpreter:
         self.in_passes: set[str] = set()
         self.folded: dict[int, list[ast.stmt]] = {}
         self.carrying: set[tuple[Any, ...]] = set()
+        self.decided = 0
 
     @property
     def variables(self) -> dict[str, Any]:
@@ -104,6 +115,11 @@ class Interpreter:
         self.trace.line = node.lineno
         if self.trace.reference and _only_looks(self, node):
             return
+        if self.trace.region is None and type(node) in _WHOLE and has_loop(self, [node]):
+            kind = type(node).__name__.lower()
+            raise exc.NestedGridLoop(
+                f"a loop over tiles inside `{kind}` of the host", self.source.location(node), hint=_WHOLE[type(node)]
+            )
         try:
             handler = _HANDLERS.get(type(node))
             if handler is not None:
@@ -129,10 +145,32 @@ class Interpreter:
                     self._place(node, error),
                     hint="give the number as an argument, or decide in the loop",
                 ) from error
-            if self.trace.region is None:
+            if self.trace.region is None or self._raised(node, error):
                 raise
             message = translate(self.trace, str(error))
-            raise exc.TorchOpTracingError(message, self._place(node, error)) from error
+            hint = "torch.exp(x) for math.exp(x), and so on" if "converted to Python scalars" in message else None
+            raise exc.TorchOpTracingError(message, self._place(node, error), hint=hint) from error
+
+    def _raised(self, node: ast.stmt, error: Exception) -> bool:
+        """Whether a `raise` of the user's own code raised an error, which is for the caller then.
+
+        Raises:
+            NotAllowedOnDevice: a value of a tile decides whether it is raised.
+        """
+        inner = error.__traceback__
+        while inner is not None and inner.tb_next is not None:
+            inner = inner.tb_next
+        if inner is None or inner.tb_frame.f_globals.get("__name__", "").partition(".")[0] in ("torch", "tilewright"):
+            return False
+        if inner.tb_frame.f_code.co_code[inner.tb_lasti] != dis.opmap["RAISE_VARARGS"]:
+            return False
+        if self.decided:
+            raise exc.NotAllowedOnDevice(
+                "`raise` where a value of a tile decides whether it is reached",
+                self._place(node, error),
+                hint="store what is wrong into a tensor of the host, and raise when the kernel has run",
+            ) from error
+        return True
 
     def _place(self, node: ast.stmt, error: BaseException) -> Any:
         location = self.source.location(node)

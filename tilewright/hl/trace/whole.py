@@ -10,6 +10,8 @@ import functools
 import re
 from typing import Any
 
+import torch
+
 from tilewright.hl.trace.state import Trace
 
 _NAMES = """
@@ -24,7 +26,7 @@ COMPOSITES = frozenset(_NAMES.split())
 
 
 def record_whole(
-    trace: Trace, function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    trace: Trace, function: torch._ops.OpOverload, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
 ) -> Any:
     """Record a call of PyTorch's operator `function`, the result of which on samples is `out`."""
     sizes = _sizes_of(function)
@@ -37,7 +39,7 @@ def record_whole(
 
 
 @functools.lru_cache(512)
-def _sizes_of(function: Any) -> frozenset[str]:
+def _sizes_of(function: torch._ops.OpOverload) -> frozenset[str]:
     """The parameters of an operator that are sizes."""
     return frozenset(re.findall(r"SymInt\S* (\w+)", str(function._schema)))
 

@@ -49,6 +49,7 @@ _CPU_FEW = (
 _CPU_SHORT = 16  # indices of such a range in a tile without products, where no vectors run along it
 _CPU_ALONG = 256  # the same where vectors run along it
 _CPU_PADDED = 1024  # elements of such a tile that are more than an iteration costs
+_CPU_SUMMED = 2048  # elements of a tile of rows whose sums a thread keeps over its programs (decisions/cpu_atomics.md)
 _CPU_LEAST = 32  # rows and columns that more threads do not make fewer
 
 
@@ -100,8 +101,9 @@ class _Chooser:
             least = min(size, self.wanted.least // self.whole())
             if self.products and self._has_parts(axis):
                 size, least = length(axis) or DYNAMIC, 1
-            elif not self.products and self._repeats(axis):
-                size *= _FEWER
+            elif not self.products and (updates := self._repeats(axis)):
+                summed = self.cpu and width > 1 and all(node.op == "atomic_add" for node in updates)
+                size, least = (max(1, _CPU_SUMMED // width), 1) if summed else (size * _FEWER, least)
             budget //= self._take(axis, max(self._shared(axis, size), least))
         if self.cpu and not self.products:
             for axis in filter(_is_read, self.inner):
@@ -177,13 +179,14 @@ class _Chooser:
             axis.offset in symbol.atoms() for inner in self.inner for symbol in symbols((inner.begin, inner.end))
         )
 
-    def _repeats(self, axis: Axis) -> bool:
-        """Whether programs along an axis update the same addresses atomically."""
-        return any(
-            not any(_is_of(entry, axis) for entry in node.args[1])
+    def _repeats(self, axis: Axis) -> list[Node]:
+        """The atomic updates in which programs along an axis update the same addresses."""
+        return [
+            node
             for node in self.nodes
             if node.op.startswith("atomic_") and isinstance(node.args[0], HostTensor)
-        )
+            if not any(_is_of(entry, axis) for entry in node.args[1])
+        ]
 
     def _take(self, axis: Axis, size: int) -> int:
         """Give an axis a size, a power of two that is no larger than its range; returns the size that it has."""

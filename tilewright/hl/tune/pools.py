@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import Executor, Future, as_completed
 from concurrent.futures import TimeoutError as LateError
 from typing import Any, Protocol, cast
 
@@ -22,6 +22,9 @@ from tilewright.hl.tune.outcomes import Compiled, Failed, Job, Outcome
 from tilewright.hl.tune.program import Generated, NotPortable, Portable, fresh, portable, program_of
 from tilewright.hl.tune.spec import ConfigSpec
 from tilewright.hl.tune.workers import Pool, forked
+
+_STEP = 0.02  # seconds that are waited for a compiler before a look at who measures
+_PATIENCE = 10.0  # times the median of the other compilations that one may take
 
 
 class Tunable(Protocol):
@@ -109,7 +112,7 @@ class Ahead:
         bound: Tunable,
         args: Sequence[Any],
         jobs: int,
-        benches: Workers,
+        benches: Pool,
         form: Form,
         tick: Callable[[], None],
     ) -> None:
@@ -131,39 +134,33 @@ class Ahead:
             self._benches.submit(Job(items, job.plan, job.limit))
 
     def outcomes(self, deadline: float = float("inf")) -> Iterator[tuple[int, Outcome]]:
-        """As `Pool.outcomes`."""
-        while self._jobs and time.monotonic() < deadline:
-            part, self._jobs = self._jobs[: self._count], self._jobs[self._count :]
-            yield from self._compiled(part, min(deadline, time.monotonic() + max(limit for _, _, limit in part)))
-            self._tick()
-        self._jobs.clear()
+        """As `Pool.outcomes`: what is compiled comes as soon as it is, and is measured while the others compile."""
+        jobs, self._jobs = self._jobs, []
+        if jobs:
+            rounds = -(-len(jobs) // self._count)
+            last = min(deadline, time.monotonic() + rounds * max(limit for _, _, limit in jobs))
+            yield from self._compiled([(number, config) for number, config, _ in jobs], last)
         yield from self._benches.outcomes(deadline)
 
-    def _compiled(self, part: Sequence[tuple[int, Config, float]], deadline: float) -> Iterator[tuple[int, Outcome]]:
-        begun: dict[int, list[Any] | Exception] = {}
-        start = time.monotonic()
-        executor = testing.ForkExecutor(self._count, None, deadline, LostError)
+    def _compiled(self, jobs: Sequence[tuple[int, Config]], deadline: float) -> Iterator[tuple[int, Outcome]]:
+        executor = _Recording(self._count, _PATIENCE, deadline, LostError)
+        begun: dict[int, tuple[Sequence[Any] | Exception, list[Future[Any]]]] = {}
+        start, ended = time.monotonic(), 0
         with executor, tilewright.AsyncCompileMode(executor, ignore_errors=True):
-            for number, config, _ in part:
+            for number, config in jobs:
+                executor.begun = []
                 try:
-                    begun[number] = list(self._bound.precompile(config, self._args) or ())
+                    begun[number] = list(self._bound.precompile(config, self._args) or ()), executor.begun
                 except Exception as error:
-                    begun[number] = error
-        seconds = (time.monotonic() - start) * min(1.0, self._count / max(1, len(part)))
-        for number, kernels in begun.items():
-            try:
-                if isinstance(kernels, Exception):
-                    raise kernels
-                made = [kernel.result() if hasattr(kernel, "result") else kernel for kernel in kernels]
-            except LostError as error:
-                yield number, Failed("crash", str(error))
-            except TimeoutError as error:
-                yield number, Failed("timeout", str(error))
-            except Exception as error:
-                yield number, Failed.of(error, compiling=True)
-            else:
-                registers = max((kernel.n_regs for kernel in made), default=0)
-                yield number, Compiled(seconds, registers, sum(kernel.n_spills for kernel in made))
+                    begun[number] = error, executor.begun
+            while begun:
+                for number in [number for number, (_, parts) in begun.items() if all(part.done() for part in parts)]:
+                    ended += 1
+                    seconds = (time.monotonic() - start) / -(-ended // self._count)
+                    yield number, _outcome(begun.pop(number)[0], seconds)
+                executor.pump(_STEP)
+                yield from self._benches.turn(deadline, 0.0) or ()
+                self._tick()
 
     def close(self) -> None:
         """Make an end of the workers."""
@@ -173,6 +170,33 @@ class Ahead:
 
 class LostError(RuntimeError):
     """A process that compiled has died."""
+
+
+class _Recording(testing.ForkExecutor):
+    """Remembers what it was last given to do."""
+
+    begun: list[Future[Any]]
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Have a child call `fn`."""
+        self.begun.append(future := super().submit(fn, *args, **kwargs))
+        return future
+
+
+def _outcome(kernels: Sequence[Any] | Exception, seconds: float) -> Outcome:
+    """What has become of the kernels of a candidate."""
+    try:
+        if isinstance(kernels, Exception):
+            raise kernels
+        made = [kernel.result() if hasattr(kernel, "result") else kernel for kernel in kernels]
+    except LostError as error:
+        return Failed("crash", str(error))
+    except TimeoutError as error:
+        return Failed("timeout", str(error))
+    except Exception as error:
+        return Failed.of(error, compiling=True)
+    registers = max((kernel.n_regs for kernel in made), default=0)
+    return Compiled(seconds, registers, sum(kernel.n_spills for kernel in made))
 
 
 class Elsewhere:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tilewright.hl.dims import Axis, Dim
-from tilewright.hl.graph.nodes import Graph, Node, Region, Value, accessed
+from tilewright.hl.graph.nodes import Graph, Node, Region, Subscript, Value, accessed
 from tilewright.hl.symbols import Atom
 
 PRODUCTS = ("product", "scaled_product")
@@ -191,9 +191,27 @@ def _shares(found: list[Body], sizes: Mapping[Atom, int]) -> bool:
 
 
 def stages(graph: Graph, sizes: Mapping[Atom, int], shared: int) -> int:
-    """How many steps of the loop with products fit the shared memory, beside what is loaded outside of it."""
+    """How many steps of the loop with products fit the shared memory, beside what is loaded outside of it.
+
+    A pass that multiplies more often than it loads tiles, as in backward passes of attention, takes longer than its
+    loads: one step ahead is enough for it, and what deeper pipelines hold would keep programs from sharing a processor.
+    """
     found = list(bodies(graph.loop.regions[0]))
     inside = max((loaded(body, sizes) for body in found if body.products and body.axes), default=0)
     outside = sum(loaded(body, sizes) for body in found if not body.axes)
     room = shared // (1 + _shares(found, sizes))
-    return max(1, min(4, (room - outside) // inside)) if inside else 1
+    most = 2 if any(body.axes and len(body.products) > _tiles(body, sizes) for body in found) else 4
+    return max(1, min(most, (room - outside) // inside)) if inside else 1
+
+
+def _tiles(body: Body, sizes: Mapping[Atom, int]) -> int:
+    """How many tiles of two dimensions or more each turn of a body loads anew."""
+    own = {axis.id for axis in body.axes}
+    loads = [node for node in body.accesses if node.op == "load"]
+    anew = [accessed(node) for node in loads if not all(_stays(entry, own) for entry in node.args[1])]
+    return sum(len([dim for dim in dims if elements((dim,), sizes) > 1]) > 1 for dims in anew)
+
+
+def _stays(entry: Subscript, own: set[int]) -> bool:
+    """Whether a subscript is plainly the same in all turns of loops over the axes in `own`."""
+    return entry.kind == "slice" or (entry.kind == "tile" and entry.what not in own)

@@ -273,22 +273,33 @@ class Pool:
         Args:
             deadline: the `time.monotonic()` at which whoever is still busy is ended, and what nobody has taken dropped.
         """
-        while True:
-            for staff in (self._compilers, self._benches):
-                staff.hand_out()
-            busy = [(staff, worker) for staff in (self._compilers, self._benches) for worker in staff.busy()]
-            if not busy:
-                return
-            now = time.monotonic()
-            if now >= deadline + _GRACE or (now >= deadline and not self._benches.busy()):
-                self._abandon()
-                return
-            by_pipe = {worker.connection: (staff, worker) for staff, worker in busy}
-            for pipe in wait(list(by_pipe), min(_TICK, max(0.0, deadline + _GRACE - now))):
-                yield from self._heard(*by_pipe[pipe])  # type: ignore[index]
-            for staff, worker in busy:
-                yield from self._overdue(staff, worker)
-            self._tick()
+        while (heard := self.turn(deadline)) is not None:
+            yield from heard
+
+    def turn(self, deadline: float, patience: float = _TICK) -> list[tuple[int, Outcome]] | None:
+        """What comes within some seconds; None where nothing is to be done any more.
+
+        Args:
+            deadline: as of `outcomes`.
+            patience: seconds to wait for somebody.
+        """
+        for staff in (self._compilers, self._benches):
+            staff.hand_out()
+        busy = [(staff, worker) for staff in (self._compilers, self._benches) for worker in staff.busy()]
+        if not busy:
+            return None
+        now = time.monotonic()
+        if now >= deadline + _GRACE or (now >= deadline and not self._benches.busy()):
+            self._abandon()
+            return None
+        heard: list[tuple[int, Outcome]] = []
+        by_pipe = {worker.connection: (staff, worker) for staff, worker in busy}
+        for pipe in wait(list(by_pipe), min(patience, max(0.0, deadline + _GRACE - now))):
+            heard += self._heard(*by_pipe[pipe])  # type: ignore[index]
+        for staff, worker in busy:
+            heard += self._overdue(staff, worker)
+        self._tick()
+        return heard
 
     def _heard(self, staff: Staff, worker: Worker) -> Iterator[tuple[int, Outcome]]:
         try:

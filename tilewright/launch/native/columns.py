@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.backends.llvm.calls import tables as t
+from tilewright.base.grids import Grid
 from tilewright.base.knobs import knobs
 from tilewright.compile.specialize import Param, Path, Specialization
 from tilewright.devices.arrays import NUMPY_DATA_OFFSET, Array, are_gradients_refused, is_recorded, read
@@ -324,7 +325,7 @@ def _types(specialization: Specialization) -> dict[Path, str]:
     return dict(zip(specialization.runtime_paths, specialization.runtime_types, strict=True))
 
 
-def _gpu_in_use(grid: Any) -> int:
+def _gpu_in_use(grid: Grid) -> int:
     return gpus.current_gpu()
 
 

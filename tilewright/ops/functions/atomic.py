@@ -16,13 +16,15 @@ from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.casts import bitcast_to, cast_to
 from tilewright.ops.elementwise import AndIOp, CmpIOp, SelectOp, ShRUIOp, XOrIOp
 from tilewright.ops.functions.memory import checked_mask, checked_pointer, shaped_like
-from tilewright.ops.values import tensor, unwrap
+from tilewright.ops.values import Word, tensor, unwrap
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _SMALL = (dtypes.int1, dtypes.int8, dtypes.int16, dtypes.uint8, dtypes.uint16, *_HALVES)
 
 
-def _order(sem: Any, scope: Any, default: str = "acq_rel", allowed: tuple[str, ...] = SEMANTICS) -> dict[str, str]:
+def _order(
+    sem: Word | None, scope: Word | None, default: str = "acq_rel", allowed: tuple[str, ...] = SEMANTICS
+) -> dict[str, str]:
     """Memory order and scope as attributes."""
     order, where = unwrap(sem), unwrap(scope)
     order, where = order or default, where or "gpu"
@@ -58,7 +60,7 @@ def _integers_only(at: tensor, op: str) -> None:
         raise DTypeError(f"atomic_{op} does not support {at.dtype.element_ty}", hint="bitcast the pointer to integers")
 
 
-def _extremum(b: Emitter, op: str, pointer: Any, val: Any, mask: Any, sem: Any, scope: Any) -> tensor:
+def _extremum(b: Emitter, op: str, pointer: Any, val: Any, mask: Any, sem: Word | None, scope: Word | None) -> tensor:
     """max or min; floats by sign, as the module's head says."""
     order = _order(sem, scope)
     at, made, lanes = _prepare(b, pointer, val, mask, op)
@@ -81,7 +83,9 @@ def _extremum(b: Emitter, op: str, pointer: Any, val: Any, mask: Any, sem: Any, 
 
 
 @builtin(method=True)
-def atomic_add(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_add(
+    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+) -> tensor:
     """Add to memory, each lane atomically.
 
     Args:
@@ -100,18 +104,22 @@ def atomic_add(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any = 
 
 
 @builtin(method=True)
-def atomic_max(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_max(
+    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+) -> tensor:
     """Maximum of memory and `val`, stored atomically; floats by sign, halves too. Else as in :func:`atomic_add`."""
     return _extremum(b, "max", pointer, val, mask, sem, scope)
 
 
 @builtin(method=True)
-def atomic_min(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_min(
+    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+) -> tensor:
     """Minimum of memory and `val`, stored atomically; floats by sign, halves too. Else as in :func:`atomic_add`."""
     return _extremum(b, "min", pointer, val, mask, sem, scope)
 
 
-def _bitwise(b: Emitter, kind: str, pointer: Any, val: Any, mask: Any, sem: Any, scope: Any) -> tensor:
+def _bitwise(b: Emitter, kind: str, pointer: Any, val: Any, mask: Any, sem: Word | None, scope: Word | None) -> tensor:
     order = _order(sem, scope)
     at, made, lanes = _prepare(b, pointer, val, mask, kind)
     _integers_only(at, kind)
@@ -119,25 +127,33 @@ def _bitwise(b: Emitter, kind: str, pointer: Any, val: Any, mask: Any, sem: Any,
 
 
 @builtin(method=True)
-def atomic_and(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_and(
+    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+) -> tensor:
     """Bitwise and of memory and `val`, stored atomically; integers only, else as :func:`atomic_add`."""
     return _bitwise(b, "and", pointer, val, mask, sem, scope)
 
 
 @builtin(method=True)
-def atomic_or(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_or(
+    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+) -> tensor:
     """Bitwise or of memory and `val`, stored atomically; integers only, else as :func:`atomic_add`."""
     return _bitwise(b, "or", pointer, val, mask, sem, scope)
 
 
 @builtin(method=True)
-def atomic_xor(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_xor(
+    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+) -> tensor:
     """Exclusive or of memory and `val`, stored atomically; integers only, else as :func:`atomic_add`."""
     return _bitwise(b, "xor", pointer, val, mask, sem, scope)
 
 
 @builtin(method=True)
-def atomic_xchg(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_xchg(
+    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+) -> tensor:
     """Store `val` and return what was there, atomically; arguments as in :func:`atomic_add`."""
     order = _order(sem, scope)
     at, made, lanes = _prepare(b, pointer, val, mask, "xchg")
@@ -145,7 +161,9 @@ def atomic_xchg(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any =
 
 
 @builtin(method=True)
-def atomic_cas(b: Emitter, pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_cas(
+    b: Emitter, pointer: Any, cmp: Any, val: Any, sem: Word | None = None, scope: Word | None = None
+) -> tensor:
     """Store `val` where memory holds `cmp`, and return what was there.
 
     Args:
@@ -189,7 +207,9 @@ def _swapped(b: Emitter, role: str, value: Any, wanted: Any) -> tensor:
 
 
 @builtin(method=True)
-def atomic_load(b: Emitter, pointer: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> tensor:
+def atomic_load(
+    b: Emitter, pointer: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+) -> tensor:
     """Read memory atomically with order "acquire" (default) or "relaxed"; masked-off lanes are undefined."""
     order = _order(sem, scope, "acquire", ("acquire", "relaxed"))
     at = checked_pointer(b, pointer, "tl.atomic_load")
@@ -200,7 +220,9 @@ def atomic_load(b: Emitter, pointer: Any, mask: Any = None, sem: Any = None, sco
 
 
 @builtin(method=True)
-def atomic_store(b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> None:
+def atomic_store(
+    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+) -> None:
     """Write memory atomically with order "release" (default) or "relaxed"."""
     order = _order(sem, scope, "release", ("release", "relaxed"))
     at = checked_pointer(b, pointer, "tl.atomic_store")

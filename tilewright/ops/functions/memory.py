@@ -15,7 +15,7 @@ from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.casts import bitcast_to, cast_to
 from tilewright.ops.functions.block_pointer import block_pointer, pointers_and_mask
 from tilewright.ops.memory import CachePolicy, LoadOp, StoreOp
-from tilewright.ops.values import tensor, unwrap
+from tilewright.ops.values import Word, tensor, unwrap
 
 _LOAD_MODIFIERS = ("ca", "cg", "cs", "cv")
 _STORE_MODIFIERS = ("wb", "cg", "cs", "wt")
@@ -87,7 +87,7 @@ def memory_pointer(b: Emitter, pointer: tensor) -> tensor:
     return bitcast_to(b, pointer, PointerType(dtypes.int8, pointer.dtype.const))
 
 
-def _policy(cache_modifier: Any, eviction_policy: Any, allowed: tuple[str, ...]) -> CachePolicy | None:
+def _policy(cache_modifier: Word, eviction_policy: Word, allowed: tuple[str, ...]) -> CachePolicy | None:
     modifier, eviction = unwrap(cache_modifier), unwrap(eviction_policy)
     word = modifier[1:] if isinstance(modifier, str) and modifier.startswith(".") else modifier
     if word not in ("", None, *allowed):
@@ -128,8 +128,8 @@ def load(
     other: Any = None,
     boundary_check: Any = (),
     padding_option: Any = "",
-    cache_modifier: Any = "",
-    eviction_policy: Any = "",
+    cache_modifier: Word = "",
+    eviction_policy: Word = "",
     volatile: Any = False,
 ) -> tensor:
     """Read memory.
@@ -189,8 +189,8 @@ def store(
     value: Any,
     mask: Any = None,
     boundary_check: Any = (),
-    cache_modifier: Any = "",
-    eviction_policy: Any = "",
+    cache_modifier: Word = "",
+    eviction_policy: Word = "",
 ) -> None:
     """Write memory.
 

@@ -409,4 +409,5 @@ for _stem, _function in _STEMS.items():
 for _stem, _function in _RELATIONS.items():
     setattr(tensor, f"__{_stem}__", _method(_function))
 setattr(tensor, "__neg__", _method(minus))  # noqa: B010
+setattr(tensor, "__pos__", lambda self: self)  # noqa: B010
 setattr(tensor, "__invert__", _method(invert))  # noqa: B010

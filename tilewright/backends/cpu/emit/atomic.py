@@ -12,6 +12,7 @@ from xdsl.ir import Operation
 from tilewright.analysis.index import Index
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
+from tilewright.backends.cpu.emit.answers import tell_atomic
 from tilewright.backends.cpu.emit.chunks import for_each_chunk
 from tilewright.backends.cpu.emit.combined import LANES_BYTES, Window, llvm_order
 from tilewright.backends.cpu.emit.context import FunctionLowering
@@ -42,6 +43,7 @@ def emit_atomic(low: FunctionLowering, step: Step) -> None:
     if isinstance(op, AtomicRMWOp):
         plan = ev.decisions.note(COMBINED, op, step.detail)
         if plan is not None:
+            tell_atomic(ev.decisions, op, tuning.COMBINED_LANES, "once for elements of one address")
             chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis, tuning.COMBINED_LANES)
             ev.enter(Nest())
             window = low.windows.get(op) or _window(ev, plan, const(I64, plan.size))
@@ -50,6 +52,7 @@ def emit_atomic(low: FunctionLowering, step: Step) -> None:
                 window.finish()
             return
     chunking = chunk_group(step, ev.f.isa, ev.placed, ev.analysis)
+    tell_atomic(ev.decisions, op, chunking.lanes)
 
     def chunk(values: list[V]) -> None:
         first = _neighbours(ev, op, chunking.index)
@@ -150,6 +153,7 @@ def end_range(low: FunctionLowering) -> None:
 def emit_scalar_atomic(low: FunctionLowering, step: Step) -> V | None:
     """Emit an atomic on one element."""
     assert step.op is not None
+    tell_atomic(low.ev.decisions, step.op, 1)
     return _one(low.f, step.op, [low.ev.scalar(operand) for operand in step.op.operands])
 
 

@@ -68,8 +68,8 @@ class Evaluator(Values):
     def __init__(
         self, f: Function, arena: V, facts: ElementFacts, decisions: Decisions, libraries: Sequence[ExternLibrary] = ()
     ) -> None:
-        super().__init__(f, arena, facts)
-        self.decisions, self.libraries = decisions, libraries
+        super().__init__(f, arena, facts, decisions)
+        self.libraries = libraries
         self.holds: frozenset[tuple[SSAValue, Index]] = frozenset()
         self.by_lane: Callable[[SSAValue, Index], V | None] | None = None
         self._depth = 0

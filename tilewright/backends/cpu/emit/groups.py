@@ -23,6 +23,7 @@ from xdsl.ir import SSAValue
 from tilewright.analysis.affine import AffineAnalysis, Form
 from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit import memory
+from tilewright.backends.cpu.emit.answers import tell_reductions
 from tilewright.backends.cpu.emit.chunks import computing, enter_nest
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.evaluator import Evaluator
@@ -103,6 +104,7 @@ def _emit(ev: Evaluator, step: Step, row: V | None) -> None:
         sides = plan_sides(step, chunking, ev.placed, ev.analysis)
         if chunking is pieces[0] and (row is None or math.prod(step.shape) > step.shape[0]):
             ev.decisions.note(VECTORS, step.place, vectorised(chunking, step.shape, bool(sides.bits)))
+        tell_reductions(ev.decisions, step, chunking)
         enter_nest(ev, step.shape, chunking)
         nest = _GroupNest(ev, step, chunking, sides, row)
         store = next((sink.op for sink in step.sinks if sink.kind == "store"), None)

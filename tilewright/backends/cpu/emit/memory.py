@@ -16,7 +16,6 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
@@ -24,6 +23,8 @@ from tilewright.analysis.affine import Form, PointerForm, Poly, divisor_of
 from tilewright.analysis.constants import constant_elements
 from tilewright.analysis.index import CONST, Coord, Index
 from tilewright.backends.cpu import tuning
+from tilewright.backends.cpu.emit.address import Address, Offsets, neighbours
+from tilewright.backends.cpu.emit.answers import tell_access, tell_scalar
 from tilewright.backends.cpu.emit.dummy_address import shared_condition
 from tilewright.backends.cpu.emit.scalarize import for_each_lane, gathers, scatters
 from tilewright.backends.cpu.emit.source_lines import at_line_of
@@ -34,34 +35,7 @@ from tilewright.backends.llvm.types import I1, I8, I64, PTR, T, V, const, const_
 from tilewright.base.errors import UnsupportedError
 from tilewright.ir.types import TilePointerType, element_type, ir_name, pointee_bytes, shape_of
 
-Offsets = tuple[int, ...]
 LINE = 64
-
-
-@dataclass(slots=True)
-class Address:
-    """Where the lanes of a chunk are in memory.
-
-    Args:
-        base: scalar pointer, or a vector of pointers (then `varying` is part of it).
-        offsets: known bytes added by each lane; None for none.
-        varying: bytes added by each lane at run time; None for none.
-        step: bytes between neighbours, where `varying` is nothing but that many for each lane.
-        form: what it was made of, if it is an address of the kernel's.
-        wanted: a condition of all lanes; where it does not hold nothing need be there. None for none.
-    """
-
-    base: V
-    offsets: Offsets | None = None
-    varying: V | None = None
-    step: V | None = None
-    form: PointerForm | None = None
-    wanted: V | None = None
-
-    @property
-    def uniform(self) -> bool:
-        """Whether all lanes have one address."""
-        return self.offsets is None and self.varying is None and not self.base.type.lanes
 
 
 # --- addresses --------------------------------------------------------------------------------------
@@ -217,7 +191,7 @@ def first_neighbour(ev: Values, pointer: SSAValue, index: Index) -> V | None:
     address, size = address_of(ev, pointer, index), pointee_bytes(pointer.type)
     if address.offsets is None or address.varying is not None or address.base.type.lanes:
         return None
-    if _runs(address.offsets, size) < len(address.offsets):
+    if neighbours(address.offsets, size) < len(address.offsets):
         return None
     return ev.f.gep(address.base, address.offsets[0])
 
@@ -231,15 +205,6 @@ def pointers(ev: Values, value: SSAValue, index: Index) -> V:
 # --- reading ----------------------------------------------------------------------------------------
 
 
-@functools.cache
-def _runs(offsets: Offsets, size: int) -> int:
-    """Length of the aligned runs of lanes that are neighbours in memory."""
-    run = len(offsets)
-    while run > 1 and any(offsets[i + 1] - offsets[i] != size for i in range(len(offsets) - 1) if (i + 1) % run):
-        run //= 2
-    return run
-
-
 def _read(ev: Values, t: T, address: Address, mask: V | None, other: V | None) -> V:
     """Lanes of `t` (a scalar type) at an address; a scalar where all lanes agree."""
     f, size, lanes = ev.f, max(1, t.bits // 8), ev.nest.lanes
@@ -251,7 +216,7 @@ def _read(ev: Values, t: T, address: Address, mask: V | None, other: V | None) -
         return _read_scalar(ev, t, address.base, mask, other)
     whole = address.varying is None and not address.base.type.lanes and address.offsets is not None
     if whole and address.offsets is not None:
-        run = _runs(address.offsets, size)
+        run = neighbours(address.offsets, size)
         if run == lanes or (run >= tuning.SHORTEST_RUN and run * size >= 8):
             return _read_runs(ev, t, address, run, mask, other)
         if mask is None and (shuffled := _read_shuffled(ev, t, address)) is not None:
@@ -368,6 +333,7 @@ def load_tile(ev: Values, op: Operation, index: Index) -> V:
     other = ev.eval(op.operands[2], index) if len(op.operands) > 2 else None
     if mask is not None and mask.const is None:
         address.wanted = shared_condition(ev, op.operands[1], index)
+    tell_access(ev.decisions, op, address, max(1, storage(name).bits // 8), ev.nest.lanes)
     with at_line_of(ev.f, op):
         if name != "i1":
             return _read(ev, storage(name), address, mask, other)
@@ -448,7 +414,7 @@ def _write(ev: Values, value: V, address: Address, mask: V | None) -> None:
     value = f.splat(value, lanes)
     size = max(1, value.type.bits // 8)
     if address.varying is None and address.offsets is not None and not address.base.type.lanes:
-        run = _runs(address.offsets, size)
+        run = neighbours(address.offsets, size)
         if run == lanes or (run >= tuning.SHORTEST_RUN and run * size >= 8):
             for start in range(0, lanes, run):
                 pointer, part = f.gep(address.base, address.offsets[start]), f.slice(value, start, run)
@@ -488,6 +454,8 @@ def store_tile(ev: Values, sink: Sink, index: Index, values: Sequence[V]) -> Non
         value = store_bool(ev.f, value)
     if len(values) > 1 and values[1].const is None:
         address.wanted = shared_condition(ev, sink.roots[2], index)
+    if sink.op is not None:
+        tell_access(ev.decisions, sink.op, address, max(1, value.type.bits // 8), ev.nest.lanes)
     with at_line_of(ev.f, sink.op):
         _write(ev, value, address, values[1] if len(values) > 1 else None)
 
@@ -517,6 +485,7 @@ def _square(address: Address, size: int) -> int:
 
 def scalar_load(ev: Values, op: Operation) -> V:
     """A `tt.load` of one element."""
+    tell_scalar(ev.decisions, op)
     name = ir_name(element_type(op.results[0].type))
     operands = [ev.scalar(operand) for operand in op.operands]
     mask = operands[1] if len(operands) > 1 else None
@@ -537,6 +506,7 @@ def _guarded(ev: Values, t: T, pointer: V, mask: V | None, other: V | None) -> V
 
 def scalar_store(ev: Values, op: Operation) -> None:
     """A `tt.store` of one element."""
+    tell_scalar(ev.decisions, op)
     pointer, value, *rest = [ev.scalar(operand) for operand in op.operands]
     if value.type.elem == "i1":
         value = store_bool(ev.f, value)

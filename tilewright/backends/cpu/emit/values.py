@@ -21,6 +21,7 @@ from tilewright.backends.llvm.casts import from_working_float, storage
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import F32, I8, I32, I64, T, V, const, const_vector, zero
 from tilewright.base.errors import InternalError
+from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import defining_op
 from tilewright.ops.function import PoisonOp
@@ -55,6 +56,7 @@ class Values(ABC):
         f: where to emit.
         arena: start of the thread's scratch.
         facts: of the elements of its tiles.
+        decisions: of the function.
 
     Attributes:
         scalars: LLVM values of scalar SSA values.
@@ -65,8 +67,9 @@ class Values(ABC):
         streaming: whether whole-vector stores go past the caches (see `nontemporal`); streamed: whether any did.
     """
 
-    def __init__(self, f: Function, arena: V, facts: ElementFacts) -> None:
+    def __init__(self, f: Function, arena: V, facts: ElementFacts, decisions: Decisions) -> None:
         self.f = f
+        self.decisions = decisions
         self.arena = arena
         self.scalars: dict[SSAValue, V] = {}
         self.placed: dict[SSAValue, Buffer] = {}

@@ -124,15 +124,17 @@ class _Contraction:
 
 def raise_contractions(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such sums of a function; says whether anything changed."""
-    changed = False
+    changed, raising = False, None
     for op in [op for op in walk(function) if isinstance(op, (ReduceOp, DotOp))]:
         for found in _sums_of(op) if op.parent is not None else ():  # it may be gone, with another sum of its loop
-            product = _product_of(function, found)
-            plan = None if product is None else decisions.note(SUM_AS_DOT, op, _as_dot(found, *product))
+            raising = raising or Raising(function)
+            product = _product_of(raising, found)
+            answer = product if isinstance(product, No) else _as_dot(found, raising, *product.plan)
+            plan = decisions.note(SUM_AS_DOT, op, answer)
             if plan is not None:
                 _multiply(plan)
                 eliminate_dead_code(function)
-                changed = True
+                changed, raising = True, None
                 break
     return changed
 
@@ -205,25 +207,27 @@ def _ends(loop: ForOp, value: SSAValue) -> set[int] | None:
 # --- what they are sums of -------------------------------------------------------------------------------------------
 
 
-def _product_of(function: FuncOp, found: _Sum) -> tuple[Raising, _Product, Index] | None:
+def _product_of(raising: Raising, found: _Sum) -> Answer[tuple[_Product, Index]]:
     """What an iteration adds, at an index of the result; and k last, where the sum is folded behind the loop."""
-    raising, last = Raising(function), found.loop.body.block.last_op
+    last = found.loop.body.block.last_op
     assert last is not None
     yielded = last.operands[found.number]
     iteration = raising.loops.of(found.loop).iteration
     dims = raising.dims((found.loop, found.number), shape_of(yielded.type))
     made = combined(raising.value(yielded, dims), Carried.of(iteration, found.number, dims), "f32")
     if made is None or made[0] is not AddFOp or carried_in(made[1], iteration):
-        return None
+        return No("what the loop hands on is more than a sum", defining_op(yielded))
     product = _product(made[1])
-    if product is None:
-        return None
+    if product is None or len(product.loads) != 2:
+        return No("what its iterations add is no product of two loads", found.op)
     if found.is_behind:
         axis = property_int(found.op, "axis")
         (reduced,) = dims[axis].atoms
         assert isinstance(reduced, Range)
         product, dims = replace(product, ranges=(*product.ranges, reduced)), (*dims[:axis], *dims[axis + 1 :])
-    return (raising, product, dims) if len(product.loads) == 2 and len(product.ranges) == 1 else None
+    if len(product.ranges) != 1:
+        return No("more than one dim of its products is summed")
+    return Yes((product, dims))
 
 
 def _product(node: Node) -> _Product | None:

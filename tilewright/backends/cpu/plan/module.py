@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
+from tilewright.analysis.recurrences import note_loops
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collapse_reductions import collapse_reductions
 from tilewright.backends.cpu.plan.contractions import raise_contractions
@@ -27,6 +28,7 @@ from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.walk import walk
 from tilewright.loops.dot_loops import normalize_dot_loops
+from tilewright.loops.reduction_loops import normalize_reduction_loops
 from tilewright.loops.sink_prefetched_loads import sink_prefetched_loads
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
@@ -83,6 +85,8 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         make_offsets_scalar(function, decisions)
         convert_branches(function, decisions)
         sink_prefetched_loads(function, decisions)
+        if ForOp in kinds and ReduceOp in kinds:
+            normalize_reduction_loops(function, decisions)
         if ForOp in kinds:
             raised = raise_contractions(function, decisions)
         if ForOp in kinds and strip_mine_sums(function, decisions):
@@ -104,5 +108,6 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         if ReduceOp in kinds:
             unroll_reductions(function, decisions)
         merge_interleaved_stores(function, decisions)
+        note_loops(function, decisions)
         plans[function.symbol] = plan_function(function, isa, decisions)
     return LoopModule(module, plans)

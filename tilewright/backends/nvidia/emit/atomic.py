@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.llvm.casts import load_bool, store_bool
 from tilewright.backends.llvm.types import I1, I8, I16, T, V, const, zero
+from tilewright.backends.nvidia.emit.answers import tell_atomic
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.elementwise import compute
 from tilewright.backends.nvidia.emit.memory import access_groups
@@ -174,6 +175,7 @@ def _rmw_name(kind: str, t: T, count: int) -> str:
 def emit_atomic_rmw(k: Kernel, op: Operation) -> None:
     """Combine values into memory; the old values are the result."""
     assert isinstance(op, AtomicRMWOp)
+    tell_atomic(k.decisions, op)
     pointers, values, on = k.tile(op.ptr), k.tile(op.val), _enabled(k, op.ptr, op.mask)
     attrs, used, t = op.attr_values(), bool(op.result.uses), values[0].type
     kind = attrs["atomic_rmw_op"]
@@ -238,6 +240,7 @@ def _by_exchange(k: Kernel, qualifiers: str, kind: str, address: V, value: V, on
 def emit_atomic_cas(k: Kernel, op: Operation) -> None:
     """Compare and swap, element by element."""
     assert isinstance(op, AtomicCASOp)
+    tell_atomic(k.decisions, op)
     pointers, expected, values = (k.tile(operand) for operand in op.operands)
     attrs, on, t = op.attr_values(), _enabled(k, op.ptr, None), values[0].type
     registers = _unique(k, op.ptr)
@@ -258,6 +261,7 @@ def emit_atomic_cas(k: Kernel, op: Operation) -> None:
 def emit_atomic_load(k: Kernel, op: Operation) -> None:
     """Read each element once, by its owner: threads that hold copies must not see different values."""
     assert isinstance(op, AtomicLoadOp)
+    tell_atomic(k.decisions, op)
     pointers, on, t = k.tile(op.ptr), _enabled(k, op.ptr, op.mask), k.element(op.result)
     attrs, registers, stored = op.attr_values(), _unique(k, op.ptr), max(8, t.bits)
     order = _Order(k, attrs["sem"], attrs["scope"], len(registers), reads=True, writes=False)
@@ -275,6 +279,7 @@ def emit_atomic_load(k: Kernel, op: Operation) -> None:
 def emit_atomic_store(k: Kernel, op: Operation) -> None:
     """Write each element once, by its owner."""
     assert isinstance(op, AtomicStoreOp)
+    tell_atomic(k.decisions, op)
     pointers, values, on = k.tile(op.ptr), k.tile(op.value), _enabled(k, op.ptr, op.mask)
     attrs, registers = op.attr_values(), _unique(k, op.ptr)
     order = _Order(k, attrs["sem"], attrs["scope"], len(registers), reads=False, writes=True)

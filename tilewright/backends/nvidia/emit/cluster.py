@@ -105,7 +105,7 @@ class Exchange:
         for start in range(0, items, threads):
             item = f.add(k.thread, start)
             with f.if_(f.icmp("ult", item, items)):
-                place = f.lshr(item, blocks.bit_length() - 1)
+                place = f.lshr(item, blocks.bit_length() - 1) if self.places > 1 else const(I32, 0)
                 words = [word for value in partial_of(Place(place)).values for word in f.to_words(value)]
                 to = f.and_(item, blocks - 1)
                 (there,) = f.ptx("mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", [own, to], [I32], effect=False)

@@ -25,6 +25,7 @@ from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.team import Team
 from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.errors import CompilationError, InternalError, LanguageValueError, UnsupportedError
+from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.ir.walk import operations
@@ -94,6 +95,7 @@ class Kernel:
         inline_only: whether no function should be called, as a call makes the wgmma of a kernel serial.
         contracts: whether sums emitted now may take in the products that they add: those of a reduction, whose order
             is ours. Sums that a user writes have taken theirs (`passes/fp_contraction.py`).
+        decisions: what is told of accesses and reductions.
         first: index of the first thread of the block, or of the role that is emitted.
         extra_warps: warps of the block beside those for which its tiles are laid out.
         thread: index of the thread in the block (i32); this and the next are there after `start`.
@@ -118,6 +120,7 @@ class Kernel:
     exchange_room: int = 0
     given_team: InitVar[Team | None] = None
     team: Team = field(init=False)
+    decisions: Decisions = field(default_factory=Decisions)
     first: int = 0
     extra_warps: int = 0
     thread: V = field(init=False)

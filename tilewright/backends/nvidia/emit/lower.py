@@ -9,7 +9,7 @@ define ptx_kernel void @name(i64 pointer, i32 scalar, ..., [tensor maps], [i64 l
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
@@ -30,6 +30,7 @@ from tilewright.backends.nvidia.tgir.facts import axis_facts
 from tilewright.backends.nvidia.tgir.ops import EnterRoleOp, WarpGroupDotOp
 from tilewright.base.errors import InternalError
 from tilewright.base.target import Target
+from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import location_of
 from tilewright.ir.types import ir_name, is_pointer
 from tilewright.ir.walk import walk
@@ -55,6 +56,7 @@ class LoweredKernel:
         needs_log: a last parameter takes the buffer to which assertions write.
         cluster: blocks of a cluster.
         tensor_maps: what describes the tensor maps that follow the parameters (see `tensormap.encode`).
+        decisions: what is told of accesses and reductions.
     """
 
     llvm: str
@@ -65,6 +67,7 @@ class LoweredKernel:
     needs_log: bool = False
     cluster: int = 1
     tensor_maps: tuple[Recipe, ...] = ()
+    decisions: Decisions = field(default_factory=Decisions)
 
     def facts(self) -> dict[str, Any]:
         """What the metadata of the compiled kernel say of it.
@@ -126,7 +129,7 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     f.ret()
     return LoweredKernel(
         llvm.render(), symbol, room + sent if sent else allocation.total, k.block_warps, tuple(k.asserts), needs_log,
-        cluster=team.blocks, tensor_maps=tuple(map(recipe_of, descriptors)),
+        cluster=team.blocks, tensor_maps=tuple(map(recipe_of, descriptors)), decisions=k.decisions,
     )  # fmt: skip
 
 

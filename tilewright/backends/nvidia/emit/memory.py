@@ -17,6 +17,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.solver import Facts
 from tilewright.backends.llvm.casts import load_bool, storage, store_bool
 from tilewright.backends.llvm.types import I1, I8, I32, T, V, const, zero
+from tilewright.backends.nvidia.emit.answers import tell_access
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.plan.anchors import widest_vector
 from tilewright.backends.nvidia.tgir.types import layout_of
@@ -192,7 +193,9 @@ def emit_load(k: Kernel, op: Operation) -> None:
     t = k.element(op.result)
     inside = k.inside(op.ptr.type) if shape_of(op.ptr.type) else [const(I1, 1)]
     made: dict[int, V] = {}
-    for group in access_groups(k.facts, op.ptr, mask):
+    groups = access_groups(k.facts, op.ptr, mask)
+    tell_access(k.decisions, op, groups)
+    for group in groups:
         head = group[0]
         on = inside[head] if masks is None else k.f.and_(inside[head], masks[head])
         start = pack(k, [others[r] for r in group] if others is not None else [zero(t)] * len(group))
@@ -222,7 +225,9 @@ def emit_store(k: Kernel, op: Operation) -> None:
         inside, own = k.inside(op.ptr.type), k.owns(layout_of(op.ptr))
     else:
         inside, own = [const(I1, 1)], k.first_thread()
-    for group in access_groups(k.facts, op.ptr, mask):
+    groups = access_groups(k.facts, op.ptr, mask)
+    tell_access(k.decisions, op, groups)
+    for group in groups:
         head = group[0]
         on = k.f.and_(own, inside[head])
         if masks is not None:

@@ -34,7 +34,9 @@ from tilewright.backends.nvidia.emit.partial import (
 from tilewright.backends.nvidia.emit.scratch import POSITION, Columns, Place, positions
 from tilewright.backends.nvidia.plan.allocate import scratch
 from tilewright.backends.nvidia.tgir.types import layout_of
+from tilewright.base.decision import Answer, Yes
 from tilewright.base.errors import InternalError
+from tilewright.ir.subjects import REDUCTION
 from tilewright.ir.types import shape_of
 from tilewright.layouts import f2
 from tilewright.layouts.linear import LinearLayout
@@ -166,6 +168,7 @@ def reduce_scratch(op: Operation) -> int:
 def emit_reduce(k: Kernel, op: Operation) -> None:
     """A reduction of any number of tiles by any body."""
     plan, axis = _plan_of(op)
+    k.decisions.once(REDUCTION, op, lambda: _told(plan))
     combiner = Combiner(k, op.regions[0].block)
     size = shape_of(op.operands[0].type)[axis]
     layout, tiles = common_layout(op), [k.tile(operand) for operand in op.operands]
@@ -186,6 +189,15 @@ def emit_reduce(k: Kernel, op: Operation) -> None:
     made = _across_warps(combiner, op, plan, live, size) if plan.exchanged else _placed(op, plan, live)
     for i, result in enumerate(op.results):
         k.set_like(result, [partial.values[i] for partial in made])
+
+
+def _told(plan: ReductionPlan) -> Answer[ReductionPlan]:
+    """Who combines elements, in how many steps."""
+    parts = [f"{1 << len(plan.registers)} registers of a thread"] if plan.registers else []
+    parts += [f"{1 << len(plan.lanes)} lanes by {len(plan.lanes)} shuffles"] if plan.lanes else []
+    parts += [f"{len(plan.firsts)} parts through shared memory"] if len(plan.firsts) > 1 else []
+    parts += [f"{plan.blocks} blocks"] if plan.blocks > 1 else []
+    return Yes(plan, ", then ".join(parts) or "one element for each result")
 
 
 def _plan_of(op: Operation) -> tuple[ReductionPlan, int]:

@@ -34,14 +34,21 @@ class Place:
     Args:
         part: what depends on the thread (i32).
         constant: what is added to that.
+        step: a power of two that `part` is a multiple of in all threads.
     """
 
     part: V
     constant: int = 0
+    step: int = 1
 
     def plus(self, constant: int) -> Place:
         """The place so many elements further."""
-        return Place(self.part, self.constant + constant)
+        return Place(self.part, self.constant + constant, self.step)
+
+    def alignment(self, size: int) -> int:
+        """Of its address in an array of elements of so many bytes (a power of two) that is itself aligned."""
+        step = self.step if self.part.const is None else int(self.part.const)
+        return min(_ALIGNMENT, _lowest_bit((step | self.constant) * size))
 
 
 def positions(k: Kernel, columns: Columns, registers: Sequence[int]) -> list[Place]:
@@ -56,11 +63,16 @@ def positions(k: Kernel, columns: Columns, registers: Sequence[int]) -> list[Pla
     reach = 0
     for column in (*threads["lane"], *threads["warp"]):
         reach |= column
-    part, made = k.linear(threads), []
+    part, step, made = k.linear(threads), _lowest_bit(reach), []
     for register in registers:
         value = f2.multiply(columns["register"], register)
-        made.append(Place(k.f.xor(part, value & reach), value & ~reach))
+        made.append(Place(k.f.xor(part, value & reach), value & ~reach, step))
     return made
+
+
+def _lowest_bit(value: int) -> int:
+    """The largest power of two that divides a number; of 0, which all divide, as large a one as anybody asks for."""
+    return value & -value or 1 << 31
 
 
 def weighted(layout: LinearLayout, strides: Mapping[int, int]) -> Columns:
@@ -118,7 +130,7 @@ class Room:
 
     Args:
         k: the kernel.
-        base: its address.
+        base: its address, of `_ALIGNMENT` at least.
         type: of its elements (or of a tile of them).
     """
 
@@ -128,11 +140,15 @@ class Room:
 
     def put(self, place: Place, value: V) -> None:
         """Store."""
-        self.k.f.shared_store(value, self.address(place))
+        self.k.f.shared_store(value, self.address(place), self._alignment(place))
 
     def get(self, place: Place) -> V:
         """Load."""
-        return self.k.f.shared_load(self.k.element(self.type), self.address(place))
+        return self.k.f.shared_load(self.k.element(self.type), self.address(place), self._alignment(place))
+
+    def _alignment(self, place: Place) -> int:
+        """Said to LLVM, which makes one access of those of neighbours where it is enough."""
+        return place.alignment(memory_bits(element_type(self.type)) // 8)
 
     def address(self, place: Place) -> V:
         """Address of a place; the constant goes last, where it becomes an immediate offset."""

@@ -22,7 +22,7 @@ from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, whole
-from tilewright.analysis.iterations import in_counters, is_unit, way_of
+from tilewright.analysis.iterations import Way, in_counters, is_unit, way_of
 from tilewright.analysis.origins import is_parameter
 from tilewright.analysis.uniform import scalar_of
 from tilewright.backends.nvidia.plan.tma import plan_copy
@@ -220,6 +220,7 @@ class Boxes:
         places = _shared_out(offset, found, size)
         if places is None or any(atom.unsigned for place in places for monomial in place.terms for atom in monomial):
             return No("its offset is no sum of places times strides", load, _AFFINE)
+        _count_down_within_rows(places, found)
         sides = []
         for row, place in zip(found, places, strict=True):
             value = _value(Poly({row.of: row.times}))
@@ -368,6 +369,18 @@ def _shared_out(total: Poly, strides: Sequence[_Stride], size: int) -> list[Poly
     return places
 
 
+def _count_down_within_rows(places: list[Poly], strides: Sequence[_Stride]) -> None:
+    """Take whole rows for the length of one from whose end a loop counts down.
+
+    K - 64 - 64 i is a place in a row of K elements, and not one of the next row, which would be negative there.
+    """
+    for number, row in enumerate(strides[:-1]):
+        rows = places[number].terms.get((), 0)
+        within = places[-1] + Poly({row.of: rows * row.times})
+        if row.of and rows > 0 and _natural(places[-1]) is None and _natural(within) is not None:
+            places[number], places[-1] = places[number] + Poly.of(-rows), within
+
+
 def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
     """A product without some of its factors; None if they are not among them."""
     rest = list(monomial)
@@ -399,9 +412,28 @@ def _side_of(form: Form, index: Index, numbers: dict[int, int]) -> int | None:
 
 def _natural(place: Poly) -> list[BlockArgument] | None:
     """The parameters that must not be negative for a place not to be; None if that is not known either way."""
+    place = _without_counts_down(place)
     atoms = [atom.value for monomial in place.terms for atom in monomial if not never_negative(atom.value)]
     found = [atom for atom in atoms if isinstance(atom, BlockArgument) and is_parameter(atom)]
     return None if any(number < 0 for number in place.terms.values()) or len(found) < len(atoms) else found
+
+
+def _without_counts_down(place: Poly) -> Poly:
+    """What is left of a place without numbers that are not negative: how far loops that count down have still to go."""
+    for counter in dict.fromkeys(place.atoms()):
+        loop = counter.owner.parent_op() if isinstance(counter, BlockArgument) else None
+        down = -place.terms.get((Atom(counter),), 0)
+        if down <= 0 or not isinstance(loop, ForOp) or loop.induction_var is not counter or not is_unit(loop):
+            continue
+        for way in (way_of(loop), Way(Poly.atom(loop.ub), Poly.of(1))):
+            step = way.step.constant
+            if step is not None and down % step == 0:
+                left = way.left(loop) + Poly.of(-1)  # 0 at least in every iteration
+                rest = expanded(place + -(Poly.of(down // step) * left))
+                if all(number >= 0 for number in rest.terms.values()):
+                    place = rest
+                    break
+    return place
 
 
 def _fits(place: Poly) -> bool:

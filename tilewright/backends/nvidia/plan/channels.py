@@ -66,6 +66,18 @@ def channels_of(prefetches: Sequence[Prefetch], body: Block) -> list[ChannelPlan
     return [ChannelPlan(tuple(found[place]), *place) for place in sorted(found)]
 
 
+def like(one: ChannelPlan, other: ChannelPlan) -> ChannelPlan | None:
+    """A channel with its loads in the order in which another has buffers for them; None if it has not."""
+    left, found = list(other.prefetches), list[Prefetch]()
+    for wanted in one.prefetches:
+        fitting = next((prefetch for prefetch in left if prefetch.ring == wanted.ring), None)
+        if fitting is not None:
+            left.remove(fitting)
+            found.append(fitting)
+    same = not left and len(found) == len(one.prefetches) and (one.first, one.last) == (other.first, other.last)
+    return ChannelPlan(tuple(found), other.first, other.last) if same else None
+
+
 def product_ranks(body: Block) -> dict[Operation, int]:
     """The rank of each product in the body of a loop; one that goes on with the sum of another has the rank of that."""
     ranks: dict[Operation, int] = {}
@@ -137,6 +149,10 @@ class Channel:
         rings = tuple(b.make(LocalAllocOp, [], ring_type(p.ring, stages)) for p in plan.prefetches)
         return Channel(plan, rings, full, empty)
 
+    def of(self, plan: ChannelPlan) -> Channel:
+        """The same rings and barriers, for the loads of another loop."""
+        return Channel(plan, self.rings, self.full, self.empty)
+
     def fill(self, b: Builder, known: Mapping[SSAValue, SSAValue], at: Position) -> None:
         """Copy what one iteration reads as soon as the stage is empty."""
         stage, parity = at
@@ -158,4 +174,4 @@ class Channel:
         b.effect(ArriveBarrierOp, [self.empty, stage, b.number(1, i1) if holds is None else holds])
 
 
-__all__ = ["Channel", "ChannelPlan", "Position", "before", "channels_of", "following", "product_ranks"]
+__all__ = ["Channel", "ChannelPlan", "Position", "before", "channels_of", "following", "like", "product_ranks"]

@@ -8,7 +8,7 @@ its first reader and released behind its last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import chain
 
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation, SSAValue
@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.channels import Channel, Position, before, following
 from tilewright.backends.nvidia.plan.pipeliner import SPLIT, Pipeliner
-from tilewright.backends.nvidia.plan.rotation import Rotator, plan_rotation
+from tilewright.backends.nvidia.plan.rotation import Rotated, plan_rotation, rotate
 from tilewright.backends.nvidia.plan.subjects import ASYNC_DOT, ROTATED
 from tilewright.backends.nvidia.tgir.ops import (
     FenceAsyncSharedOp,
@@ -32,20 +32,22 @@ from tilewright.passes.rewriting import loop_carrying, replace
 
 
 class Consumer(Pipeliner):
-    """Rewrites the loops of the role that multiplies.
+    """Rewrites a loop of the role that multiplies.
 
     Args:
-        loops: the loop with products, and before it the loops around it, outermost first.
-        channels: what the loop receives.
+        loop: with products.
+        channels: what it receives.
         stages: of the channels.
         computed: buffers of operands that an iteration computes, for which there is room for rings as well.
         registers: of a thread.
         decisions: of the compilation.
     """
 
+    at: Position  # in the body
+
     def __init__(
         self,
-        loops: Sequence[ForOp],
+        loop: ForOp,
         channels: Sequence[Channel],
         stages: int,
         computed: Sequence[LocalAllocOp],
@@ -53,25 +55,36 @@ class Consumer(Pipeliner):
         decisions: Decisions,
     ) -> None:
         prefetches = [prefetch for channel in channels for prefetch in channel.plan.prefetches]
-        super().__init__(loops[-1], prefetches, stages, decisions, None, computed)
-        self.loops, self.channels, self.registers = loops, channels, registers
+        super().__init__(loop, prefetches, stages, decisions, None, computed)
+        self.channels, self.registers = channels, registers
 
-    def run_in_role(self) -> None:
-        """Replace the loops."""
+    def carry(self, at: Position) -> Position:
+        """Have the loop carry a position on from `at`; gives that behind it."""
+        self.loop, self.at = _carrying(self.loop, at)
+        end = self.body.last_op
+        assert end is not None
+        _hand_on(self.loop, following(Builder(end), self.at, self.stages))
+        return self.loop.results[-2], self.loop.results[-1]
+
+    def receive(self, *, alone: bool) -> Rotated | None:
+        """Have the body read what channels bring; gives how the loop is rotated, if it is, which is not done yet.
+
+        Args:
+            alone: whether it is the only loop with products.
+        """
         answers = self._answers()
-        stage, parity = self._carry_positions()
+        stage = self.at[0]
         self._read(list(chain.from_iterable(channel.rings for channel in self.channels)), stage)
         asynchronous = [dot for dot, answer in answers if isinstance(answer, Yes)]
         rotation = None
         if not asynchronous:
-            answer = plan_rotation(self.loop, self.channels, self.registers)
+            answer = plan_rotation(self.loop, self.channels, self.registers, alone=alone)
             rotation = self.decisions.note(ROTATED, self.loop, answer)
         for dot, said in answers:
             self.decisions.note(ASYNC_DOT, dot, said if rotation is None else Yes(dot, "it runs beside another one"))
         if rotation is not None:
-            Rotator(self.loop, rotation, self.channels, (stage, parity)).run()
-            return
-        self._receive((stage, parity))
+            return Rotated(self.loop, rotation, self.channels, self.at)
+        self._receive(self.at)
         if asynchronous:
             self._store_in_rings(stage)
             self._release_before(self._start_dots(asynchronous), stage)
@@ -79,21 +92,7 @@ class Consumer(Pipeliner):
             self._release_last()
         else:
             self._release_read(stage)
-
-    def _carry_positions(self) -> Position:
-        """Have all loops carry the position; gives that of the innermost."""
-        outside = Builder(self.loops[0])
-        at: Position = (outside.number(0), outside.number(0))
-        bodies = []
-        for loop in self.loops:
-            self.loop, at = _carrying(loop, at)
-            bodies.append(self.loop)
-        for outer, inner in pairwise(bodies):
-            _hand_on(outer, (inner.results[-2], inner.results[-1]))
-        end = self.body.last_op
-        assert end is not None
-        _hand_on(self.loop, following(Builder(end), at, self.stages))
-        return at
+        return None
 
     # -- where channels are received and released --------------------------------------------------------
 
@@ -148,6 +147,28 @@ class Consumer(Pipeliner):
         return op
 
 
+def multiply(around: Sequence[ForOp], consumers: Sequence[Consumer]) -> None:
+    """Rewrite the loops of the role that multiplies.
+
+    Args:
+        around: the loops around those with products, outermost first.
+        consumers: of the loops with products, which follow each other.
+    """
+    outside = Builder([*around, consumers[0].loop][0])
+    at: Position = (outside.number(0), outside.number(0))
+    made: list[ForOp] = []
+    for loop in around:
+        loop, at = _carrying(loop, at)
+        made.append(loop)
+    for consumer in consumers:
+        at = consumer.carry(at)
+    for outer in reversed(made):
+        _hand_on(outer, at)
+        at = (outer.results[-2], outer.results[-1])
+    found = [consumer.receive(alone=len(consumers) == 1) for consumer in consumers]
+    rotate([rotated for rotated in found if rotated is not None])
+
+
 def _carrying(loop: ForOp, at: Position) -> tuple[ForOp, Position]:
     """A loop that carries a position as well, which it does not change yet; gives it, and the position within."""
     body, end = loop.body.block, loop.body.block.last_op
@@ -167,4 +188,4 @@ def _hand_on(loop: ForOp, at: Position) -> None:
     end.operands = [*end.operands[:-2], *at]
 
 
-__all__ = ["Consumer"]
+__all__ = ["Consumer", "multiply"]

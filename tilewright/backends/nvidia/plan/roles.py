@@ -12,7 +12,8 @@ stages as there are:
     }                                            }
 
 Both loops count their iterations alike, through all loops around: stage and parity are values that they carry. The
-copying loop is what `address_slice` finds; scalars in front of the loops are computed by all warps.
+copying loop is what `address_slice` finds; scalars in front of the loops are computed by all warps. Loops with products
+that follow each other, as blocks of keys with and without a mask, go through the same channels one after the other.
 
 What is copied runs ahead of all that the kernel does to memory meanwhile, so nothing of it may write what is loaded.
 Where something stands against it the loop is pipelined as any other (`pipeliner`).
@@ -20,8 +21,9 @@ Where something stands against it the loop is pipelined as any other (`pipeliner
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
@@ -39,9 +41,10 @@ from tilewright.backends.nvidia.plan.channels import (
     Position,
     channels_of,
     following,
+    like,
     product_ranks,
 )
-from tilewright.backends.nvidia.plan.consumer import Consumer
+from tilewright.backends.nvidia.plan.consumer import Consumer, multiply
 from tilewright.backends.nvidia.plan.operands import fragments_read, stage_operands
 from tilewright.backends.nvidia.plan.pipeliner import SPLIT, asked_stages, computed_operands, taken_beside
 from tilewright.backends.nvidia.plan.prefetch import (
@@ -53,6 +56,7 @@ from tilewright.backends.nvidia.plan.prefetch import (
     plan_prefetches,
     ring_bytes,
 )
+from tilewright.backends.nvidia.plan.rotation import registers_of
 from tilewright.backends.nvidia.plan.subjects import RING, ROLES
 from tilewright.backends.nvidia.tgir.ops import (
     ElectOp,
@@ -77,7 +81,8 @@ from tilewright.passes.rewriting import move_before
 
 _GROUP = 4  # warps: registers are handed on between groups
 _REGISTERS = 65536  # of a multiprocessor
-_COPYING, _MOST = 40, 240  # registers of a thread that copies; of one that multiplies, at most
+_COPYING, _LEAST, _MOST = 40, 24, 240  # registers of a thread that copies, of large blocks; of others, at most
+_LARGE = 16  # warps that multiply, which have few registers each
 _SLACK = 2048  # bytes of shared memory for barriers and what alignment leaves
 _STORES = (StoreOp, DescriptorStoreOp, TmaStoreSlicesOp)  # what they write is at their first operand
 _MATH_BARRIER = 1  # of the hardware's; 0 is that of all warps
@@ -91,11 +96,28 @@ class Level:
         loop: the loop.
         slice: operations of its body that addresses need.
         carried: numbers of the values that it carries for them.
+        needed: values of which all that is made.
     """
 
     loop: ForOp
     slice: Sequence[Operation]
     carried: Sequence[int]
+    needed: Sequence[SSAValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A loop with products.
+
+    Args:
+        level: the loop.
+        channels: what is copied, in the order in which it is needed; the same buffers for all parts.
+        computed: buffers of operands that an iteration computes, for which there is room for rings as well.
+    """
+
+    level: Level
+    channels: Sequence[ChannelPlan]
+    computed: Sequence[LocalAllocOp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,25 +125,24 @@ class RolePlan:
     """How a kernel is divided.
 
     Args:
-        levels: the loop with products, and before it the loops around it, outermost first.
-        channels: what is copied, in the order in which it is needed.
+        around: the loops around those with products, outermost first.
+        parts: the loops with products, one after the other.
         stages: of the rings.
-        computed: buffers of operands that an iteration computes, for which there is room for rings as well.
         warps: that multiply.
         registers: of a thread that copies, and of one that multiplies; 0 for what all have.
     """
 
-    levels: Sequence[Level]
-    channels: Sequence[ChannelPlan]
+    around: Sequence[Level]
+    parts: Sequence[Part]
     stages: int
-    computed: Sequence[LocalAllocOp]
     warps: int
     registers: tuple[int, int]
 
     @property
     def prefetches(self) -> list[Prefetch]:
         """All loads that are copied."""
-        return [prefetch for channel in self.channels for prefetch in channel.prefetches]
+        channels = [channel for part in self.parts for channel in part.channels]
+        return [prefetch for channel in channels for prefetch in channel.prefetches]
 
 
 def split_into_roles(
@@ -141,9 +162,10 @@ def split_into_roles(
         if isinstance(function, FuncOp) and options.num_stages > 1 and arch.has_tma:
             stage_operands(function)
             loops = [op for op in walk(function) if isinstance(op, ForOp) and _multiplies(op)]
-            for loop in loops:
-                answer = _answer(function, loop, loops, options, arch, hands_on)
-                if answer is not None and (plan := decisions.note(ROLES, loop, answer)) is not None:
+            follow = len({loop.parent_block() for loop in loops}) == 1
+            for group in [loops] if follow else [[loop] for loop in loops]:
+                answer = _answer(function, group, loops, options, arch, hands_on)
+                if answer is not None and (plan := decisions.note(ROLES, group[0], answer)) is not None:
                     for prefetch in plan.prefetches:
                         size = memdesc_bytes(prefetch.ring)
                         what = f"{plan.stages} buffers of {size} bytes, by a warp group of its own"
@@ -171,32 +193,53 @@ def _around(loop: Operation) -> list[Operation]:
 
 
 def _answer(
-    function: FuncOp, loop: ForOp, loops: Sequence[ForOp], options: CudaOptions, arch: Arch, hands_on: bool
+    function: FuncOp,
+    group: Sequence[ForOp],
+    loops: Sequence[ForOp],
+    options: CudaOptions,
+    arch: Arch,
+    hands_on: bool,
 ) -> Answer[RolePlan] | None:
-    """Whether a loop with products is divided; None where nobody asks and it would not be worth it."""
-    asked = any("tt.warp_specialize" in op.attributes for op in (*_around(loop), loop))
-    prefetches = [answer.plan for _, answer in plan_prefetches(loop, function) if isinstance(answer, Yes)]
-    if not (asked or _pays(loop, prefetches, options, hands_on)):
+    """Whether loops with products, one after the other, are divided; None where nobody asks and it is not worth it."""
+    asked = any("tt.warp_specialize" in op.attributes for loop in group for op in (*_around(loop), loop))
+    planned = {loop: plan_prefetches(loop, function) for loop in group}
+    prefetches = {loop: [answer.plan for _, answer in planned[loop] if isinstance(answer, Yes)] for loop in group}
+    if not (asked or any(_pays(loop, prefetches[loop], options, hands_on) for loop in group)):
         return None
+    if len(group) < len(loops):
+        return No("the kernel has several loops with products", next(op for op in loops if op is not group[0]))
     registers = _registers(options) if hands_on else (0, 0)
-    no = _unfit(function, loop, loops, prefetches, options)
-    no = no or _spilling(loop, registers[1] or usual_registers(options.block_warps))
+    for loop in group:
+        no = _unfit(loop, prefetches[loop], options) or _spilling(
+            loop, registers[1] or usual_registers(options.block_warps)
+        )
+        if no is not None:
+            return no
+    every = list(chain.from_iterable(prefetches.values()))
+    no = _changed(function, [*_around(group[0]), group[-1]][0], [p.load.operands[0] for p in every])
     if no is not None:
         return no
-    levels = _levels(function, loop, prefetches)
+    channels = _shared(group, prefetches)
+    if isinstance(channels, No):
+        return channels
+    levels = _levels(function, group, prefetches)
     if isinstance(levels, No):
         return levels
-    return _with_room(function, loop, levels, prefetches, registers, options, arch)
+    return _with_room(function, group, levels, channels, registers, options, arch)
 
 
 def _pays(loop: ForOp, prefetches: Sequence[Prefetch], options: CudaOptions, hands_on: bool) -> bool:
     """Whether a loop is divided unasked: under another one, or with products that can run beside each other."""
-    size = ring_bytes(p for p in prefetches if p.is_block)
-    if options.block_warps != tuning.ROLE_WARPS:
-        return False
-    if loop_of(loop) is not None and size >= tuning.ROLE_BYTES:
+    size, warps = ring_bytes(p for p in prefetches if p.is_block), options.block_warps
+    if loop_of(loop) is not None and size >= tuning.ROLE_BYTES and warps == tuning.ROLE_WARPS:
         return True
-    return hands_on and size >= tuning.ROTATED_BYTES and 1 in product_ranks(loop.body.block).values()
+    ranks = product_ranks(loop.body.block)
+    if not hands_on or 1 not in ranks.values():
+        return False
+    if warps == _LARGE:
+        dots = [op for op in ranks if isinstance(op, WarpGroupDotOp)]
+        return size >= tuning.ROLE_BYTES and registers_of(dots) <= _registers(options)[1]
+    return size >= tuning.ROTATED_BYTES and warps == tuning.ROLE_WARPS
 
 
 def _spilling(loop: ForOp, registers: int) -> No | None:
@@ -209,10 +252,8 @@ def _spilling(loop: ForOp, registers: int) -> No | None:
     return No(why, instead="smaller blocks, or nvidia-cuda-nvcc, whose ptxas lets warps hand registers on")
 
 
-def _unfit(
-    function: FuncOp, loop: ForOp, loops: Sequence[ForOp], prefetches: Sequence[Prefetch], options: CudaOptions
-) -> No | None:
-    """Why a loop cannot be divided, but for its addresses and shared memory."""
+def _unfit(loop: ForOp, prefetches: Sequence[Prefetch], options: CudaOptions) -> No | None:
+    """Why a loop cannot be divided, but for its addresses, shared memory, and what else the kernel does."""
     if options.block_warps % _GROUP:
         return No("roles are groups of four warps", instead="num_warps=4 or 8")
     if (options.block_warps + _GROUP) * WARP > MAX_THREADS:
@@ -226,48 +267,73 @@ def _unfit(
     turned = next((op for op in dots if fragments_read(op) is not None), None)
     if turned is not None:
         return No("fragments of an operand are read ahead, between two iterations", turned)
-    if len(loops) > 1:
-        return No("the kernel has several loops with products", next(op for op in loops if op is not loop))
     holder = next((op for op in _around(loop) if not isinstance(op, ForOp)), None)
-    if holder is not None:
-        return No("it stands under a condition", holder)
-    return _changed(function, loop, [p.load.operands[0] for p in prefetches])
+    return None if holder is None else No("it stands under a condition", holder)
 
 
-def _changed(function: FuncOp, loop: ForOp, bases: Sequence[SSAValue]) -> No | None:
-    """The operation that copies cannot run ahead of: all but those behind the loops count."""
-    outermost = [*_around(loop), loop][0]
+def _changed(function: FuncOp, last: Operation, bases: Sequence[SSAValue]) -> No | None:
+    """The operation that copies cannot run ahead of: all but those behind the `last` loop of the kernel count."""
     for top in function.body.block.ops:
         for op in walk(top):
             if isinstance(op, ForOp | WhileOp) or not may_write(op):
                 continue
             if not isinstance(op, _STORES) or any(may_meet(op.operands[0], base) for base in bases):
                 return changed_by(op)
-        if top is outermost:
+        if top is last:
             break
     return None
 
 
-def _levels(function: FuncOp, loop: ForOp, prefetches: Sequence[Prefetch]) -> list[Level] | No:
-    """What the loop that copies needs of each loop around it."""
-    wanted = list(chain.from_iterable(p.address for p in prefetches))
-    levels: list[Level] = []
-    for each in reversed([*_around(loop), loop]):
+def _shared(group: Sequence[ForOp], prefetches: Mapping[ForOp, Sequence[Prefetch]]) -> list[list[ChannelPlan]] | No:
+    """The channels of each loop, which are those of the first one with other loads."""
+    first, *others = ([*channels_of(prefetches[loop], loop.body.block)] for loop in group)
+    found = [first]
+    for loop, channels in zip(group[1:], others, strict=True):
+        made = [like(one, other) for one, other in zip(first, channels, strict=False)]
+        if len(channels) != len(first) or None in made:
+            return No("loops with products that follow each other copy different tiles", loop, "a loop of one kind")
+        found.append([channel for channel in made if channel is not None])
+    return found
+
+
+def _levels(
+    function: FuncOp, group: Sequence[ForOp], prefetches: Mapping[ForOp, Sequence[Prefetch]]
+) -> tuple[list[Level], list[Level]] | No:
+    """What the role that copies needs of each loop around those with products, outermost first, and of these."""
+    wanted: list[SSAValue] = []
+    around: list[Level] = []
+    parts: list[Level] = []
+    for loop in group:
+        level = _level(loop, [value for p in prefetches[loop] for value in p.address])
+        if isinstance(level, No):
+            return level
+        parts.append(level)
+        wanted += level.needed
+    for each in reversed(_around(group[0])):
         assert isinstance(each, ForOp)
-        found = address_slice(wanted, each.body.block)
-        if isinstance(found, No):
-            return found
-        ops = [op for op in each.body.block.ops if op in found[0]]
-        carried = sorted(found[1])
-        levels.insert(0, Level(each, ops, carried))
-        wanted += [*each.operands[:3], *(each.iter_args[number] for number in carried)]
-        wanted += [operand for op in ops for part in walk(op) for operand in part.operands]
+        level = _level(each, wanted)
+        if isinstance(level, No):
+            return level
+        around.insert(0, level)
+        wanted += level.needed
     front = _front(function.body.block)
     for value in wanted:
         owner = value.owner
         if isinstance(owner, Operation) and owner.parent_block() is function.body.block and owner not in front:
             return No(f"addresses or bounds need {describe_op(owner)}, which all warps would have to do", owner)
-    return levels
+    return around, parts
+
+
+def _level(loop: ForOp, wanted: Sequence[SSAValue]) -> Level | No:
+    """What some values need of a loop."""
+    found = address_slice(wanted, loop.body.block)
+    if isinstance(found, No):
+        return found
+    ops = [op for op in loop.body.block.ops if op in found[0]]
+    carried = sorted(found[1])
+    needed = [*wanted, *loop.operands[:3], *(loop.iter_args[number] for number in carried)]
+    needed += [operand for op in ops for part in walk(op) for operand in part.operands]
+    return Level(loop, ops, carried, needed)
 
 
 def _front(block: Block) -> set[Operation]:
@@ -283,39 +349,46 @@ def _front(block: Block) -> set[Operation]:
 
 def _with_room(
     function: FuncOp,
-    loop: ForOp,
-    levels: Sequence[Level],
-    prefetches: Sequence[Prefetch],
+    group: Sequence[ForOp],
+    levels: tuple[Sequence[Level], Sequence[Level]],
+    channels: Sequence[Sequence[ChannelPlan]],
     registers: tuple[int, int],
     options: CudaOptions,
     arch: Arch,
 ) -> Answer[RolePlan]:
     """The plan, with as many stages as shared memory has room for beside all else."""
-    wanted = asked_stages(loop, options.num_stages)
-    taken = taken_beside(loop, function, prefetches) + max(scratch_bytes(op) for op in walk(function)) + _SLACK
-    stages = min(wanted, (arch.shared_limit - taken) // ring_bytes(prefetches))
+    copied = [[prefetch for channel in each for prefetch in channel.prefetches] for each in channels]
+    every = list(chain.from_iterable(copied))
+    wanted = max(asked_stages(loop, options.num_stages) for loop in group)
+    taken = max(taken_beside(loop, function, every) for loop in group)
+    taken += max(scratch_bytes(op) for op in walk(function)) + _SLACK
+    stages = min(wanted, (arch.shared_limit - taken) // ring_bytes(copied[0]))
     if stages < 2:
         return No(
             "shared memory has no room for two buffers beside the rest", instead="smaller blocks, or num_stages=2"
         )
-    computed = computed_operands(loop, prefetches)
-    more = (stages - 1) * sum(memdesc_bytes(op.result.type) for op in computed)
-    if taken + stages * ring_bytes(prefetches) + more > arch.shared_limit:
-        computed = []
-    channels = channels_of(prefetches, loop.body.block)
-    plan = RolePlan(levels, channels, stages, computed, options.block_warps, registers)
+    computed = [computed_operands(loop, prefetches) for loop, prefetches in zip(group, copied, strict=True)]
+    more = (stages - 1) * sum(memdesc_bytes(op.result.type) for op in chain.from_iterable(computed))
+    if taken + stages * ring_bytes(copied[0]) + more > arch.shared_limit:
+        computed = [[] for _ in group]
+    parts = [Part(*row) for row in zip(levels[1], channels, computed, strict=True)]
+    plan = RolePlan(levels[0], parts, stages, options.block_warps, registers)
     what = f"{_GROUP} warps copy, {options.block_warps} multiply, {stages} stages between them"
+    what += f", for {len(group)} loops one after the other" if len(group) > 1 else ""
     return Yes(plan, what + (f"; {registers[0]} and {registers[1]} registers" if any(registers) else ""))
 
 
 def _registers(options: CudaOptions) -> tuple[int, int]:
-    """Registers of a thread that copies and of one that multiplies; 0 for what each has anyway."""
+    """Registers of a thread that copies and of one that multiplies; 0 for what each has anyway.
+
+    A warp that asks for more waits until others of the block have given them back: together no more than the block
+    began with, or it waits for ever.
+    """
     warps = options.block_warps
     usual = usual_registers(warps)
-    left = (_REGISTERS - WARP * _GROUP * _COPYING) // (WARP * warps) // 8 * 8
-    if options.maxnreg is not None or min(left, _MOST) <= usual:
-        return 0, 0
-    return _COPYING, min(left, _MOST)
+    copying = _COPYING if warps < _LARGE else _LEAST
+    left = min((usual * (warps + _GROUP) - copying * _GROUP) // warps // 8 * 8, _MOST)
+    return (0, 0) if options.maxnreg is not None or left <= usual else (copying, left)
 
 
 def usual_registers(warps: int) -> int:
@@ -345,24 +418,28 @@ class _Splitter:
         assert end is not None
         moved = [op for op in block.ops if op not in front and op is not end]
         b = Builder(end)
-        self.channels = [Channel.make(self.function, c, plan.stages, plan.warps, b) for c in plan.channels]
+        first = [Channel.make(self.function, c, plan.stages, plan.warps, b) for c in plan.parts[0].channels]
+        self.channels = [[c.of(p) for c, p in zip(first, part.channels, strict=True)] for part in plan.parts]
         b.effect(BarrierOp, space="local")  # barriers are made
         copies = b.compare("uge", b.make(WarpIdOp, [], i32), b.number(plan.warps))
         regions = [self._empty_region(), self._empty_region()]
         branch = b.insert(IfOp.create(operands=[copies], result_types=[], regions=regions))
-        branch.location = plan.levels[-1].loop.location
+        branch.location = plan.parts[0].level.loop.location
         self._enter(regions[0], plan.warps, _GROUP, plan.registers[0], 0)
         self._copy(regions[0])
         entry = self._enter(regions[1], 0, plan.warps, plan.registers[1], _MATH_BARRIER)
         for op in moved:
             move_before(op, entry.before)
-        loops = [level.loop for level in plan.levels]
         registers = plan.registers[1] or usual_registers(plan.warps)
-        Consumer(loops, self.channels, plan.stages, plan.computed, registers, self.decisions).run_in_role()
+        consumers = [
+            Consumer(part.level.loop, channels, plan.stages, part.computed, registers, self.decisions)
+            for part, channels in zip(plan.parts, self.channels, strict=True)
+        ]
+        multiply([level.loop for level in plan.around], consumers)
 
     def _empty_region(self) -> Region:
         block, end = Block(), YieldOp.create()
-        end.location = self.plan.levels[-1].loop.location
+        end.location = self.plan.parts[0].level.loop.location
         block.add_op(end)
         return Region(block)
 
@@ -386,11 +463,22 @@ class _Splitter:
         last = inner.block.last_op
         assert last is not None
         b = Builder(last)
-        self._loops(b, list(self.plan.levels), {}, (b.number(0), b.number(0)))
+        self._loops(b, list(self.plan.around), {}, (b.number(0), b.number(0)))
 
-    def _loops(self, b: Builder, levels: Sequence[Level], known: dict[SSAValue, SSAValue], at: Position) -> Position:
-        """Write a loop, and those inside, with what addresses need of them; gives the position after it."""
-        level, *inside = levels
+    def _loops(self, b: Builder, around: Sequence[Level], known: dict[SSAValue, SSAValue], at: Position) -> Position:
+        """Write some loops in each other, and in them those that copy; gives the position after them."""
+        if around:
+            level, *inside = around
+            return self._loop(b, level, known, at, partial(self._loops, around=inside))
+        for part, channels in zip(self.plan.parts, self.channels, strict=True):
+            at = self._loop(b, part.level, known, at, partial(self._fill, channels=channels))
+        return at
+
+    @staticmethod
+    def _loop(
+        b: Builder, level: Level, known: dict[SSAValue, SSAValue], at: Position, inside: Callable[..., Position]
+    ) -> Position:
+        """Write a loop with what addresses need of it, and what is `inside`; gives the position after it."""
         loop, old = level.loop, level.loop.body.block
         firsts = [*(known.get(value, value) for value in (loop.iter_args[i] for i in level.carried)), *at]
         region = Region(Block(arg_types=[loop.lb.type, *(value.type for value in firsts)]))
@@ -411,20 +499,17 @@ class _Splitter:
         known |= {old.args[i + 1]: arg for i, arg in zip(level.carried, body.args[1:], strict=False)}
         within = Builder(end)
         within.clone(level.slice, known)
-        stage, parity = body.args[-2:]
-        after = (
-            self._loops(within, inside, known, (stage, parity)) if inside else self._fill(within, known, stage, parity)
-        )
+        after = inside(within, known=known, at=(body.args[-2], body.args[-1]))
         last = old.last_op
         assert last is not None
         end.operands = [*(known.get(last.operands[i], last.operands[i]) for i in level.carried), *after]
         return made.results[-2], made.results[-1]
 
-    def _fill(self, b: Builder, known: dict[SSAValue, SSAValue], stage: SSAValue, parity: SSAValue) -> Position:
+    def _fill(self, b: Builder, channels: Sequence[Channel], known: dict[SSAValue, SSAValue], at: Position) -> Position:
         """Copy what one iteration multiplies, in the order in which it is needed."""
-        for channel in self.channels:
-            channel.fill(b, known, (stage, parity))
-        return following(b, (stage, parity), self.plan.stages)
+        for channel in channels:
+            channel.fill(b, known, at)
+        return following(b, at, self.plan.stages)
 
 
 __all__ = ["RolePlan", "split_into_roles"]

@@ -14,6 +14,10 @@ runs an iteration ahead, under the products:
         late(j)                         what needs the sum, and fragments of p, which take the place of the last ones
     o = o + p v[last];  release v[last]
 
+Loops that follow each other, of which one begins with what the other ends with, are rotated as one: the first iteration
+is that of the first loop that has one, and closing products go on from loop to loop (causal attention, blocks of keys
+without and with a mask).
+
 Iterations in which a mask is true everywhere come first in a loop of their own, without it (`index_sets`).
 
 Every operation is done as often as before, on the same values; closing products and what is late have no effects, so
@@ -24,6 +28,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replaced
+from functools import reduce
+from itertools import pairwise
 
 from xdsl.dialects.builtin import BoolAttr, UnitAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
@@ -39,11 +46,11 @@ from tilewright.backends.nvidia.tgir.ops import LocalAllocOp, MemDescIndexOp, Wa
 from tilewright.backends.nvidia.tgir.types import MemDescType, tile_words
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.effect_traits import is_without_effects
-from tilewright.ir.types import bit_width, element_type, shape_of
+from tilewright.ir.types import bit_width, element_type, i1, shape_of
 from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, IfOp, YieldOp
-from tilewright.ops.elementwise import AddIOp
-from tilewright.passes.rewriting import replace
+from tilewright.ops.elementwise import AddIOp, AndIOp, OrIOp, SelectOp, XOrIOp
+from tilewright.passes.rewriting import erase, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +78,14 @@ class Rotation:
 # --- choice -------------------------------------------------------------------------------------------------------
 
 
-def plan_rotation(loop: ForOp, channels: Sequence[Channel], registers: int) -> Answer[Rotation]:
+def plan_rotation(loop: ForOp, channels: Sequence[Channel], registers: int, *, alone: bool) -> Answer[Rotation]:
     """Whether a loop of the role that multiplies is rotated.
 
     Args:
         loop: which reads the rings of the channels.
         channels: what it receives.
         registers: of a thread.
+        alone: whether it is the only loop with products; else its text says itself what needs no mask.
     """
     body = loop.body.block
     ranks = product_ranks(body)
@@ -97,6 +105,7 @@ def plan_rotation(loop: ForOp, channels: Sequence[Channel], registers: int) -> A
     made = _parts(loop, opening, closing, sums)
     if isinstance(made, No):
         return made
+    made = made if alone else replaced(made, unmasked=None)
     what = "the first products of an iteration run beside the last ones of the iteration before"
     if made.unmasked is not None:
         what += "; iterations whose mask is true everywhere do without it"
@@ -210,11 +219,16 @@ def _unread(rotation: Rotation, channels: Sequence[Channel], body: Block) -> No 
     return None
 
 
+def registers_of(dots: Sequence[WarpGroupDotOp]) -> int:
+    """Registers of a thread for the results and fragments of products of a rotated loop, and what else it has."""
+    results = [dot.d for dot in dots]
+    fragments = [dot.a for dot in dots if not isinstance(dot.a.type, MemDescType)]
+    return sum(tile_words(value.type) for value in (*results, *fragments)) + tuning.ROTATION_REGISTERS
+
+
 def _tight(rotation: Rotation, registers: int) -> No | None:
     """Why registers do not suffice for the products that are under way at once."""
-    results = [dot.d for dot in (*rotation.opening, *rotation.closing)]
-    fragments = [dot.a for dot in rotation.closing if not isinstance(dot.a.type, MemDescType)]
-    needed = sum(tile_words(value.type) for value in (*results, *fragments)) + tuning.ROTATION_REGISTERS
+    needed = registers_of([*rotation.opening, *rotation.closing])
     if needed <= registers:
         return None
     return No(f"it would take {needed} registers a thread, of {registers}", instead="smaller blocks, or num_warps=8")
@@ -223,8 +237,8 @@ def _tight(rotation: Rotation, registers: int) -> No | None:
 # --- rewriting ----------------------------------------------------------------------------------------------------
 
 
-class Rotator:
-    """Rotates one loop.
+class Rotated:
+    """A loop that is to be rotated, and the parts of its iterations.
 
     Args:
         loop: the loop, which carries its position last.
@@ -241,44 +255,81 @@ class Rotator:
             dict.fromkeys(v for dot in plan.closing for v in dot.operands if not isinstance(v.type, MemDescType))
         )
 
-    def run(self) -> None:
-        """Replace the loop."""
-        loop, outside = self.loop, Builder(self.loop)
-        runs = outside.compare("ult" if loop.unsignedCmp is not None else "slt", loop.lb, loop.ub)
-        types = [result.type for result in loop.results]
-        regions = [self._region([]), self._region(loop.iter_args)]
-        branch = outside.insert(IfOp.create(operands=[runs], result_types=types, regions=regions))
-        branch.location = loop.location
-        end = regions[0].block.last_op
-        assert end is not None
-        end.operands = self._rotated(Builder(end))
-        replace(loop, branch.results)
+    def goes_on_from(self, other: Rotated) -> bool:
+        """Whether this loop begins with what another one ends with, so that products may go on from one to the other.
 
-    def _region(self, values: Sequence[SSAValue], arguments: Sequence[Attribute] = ()) -> Region:
-        block, end = Block(arg_types=arguments), YieldOp.create(operands=values)
-        end.location = self.loop.location
-        block.add_op(end)
-        return Region(block)
+        Carried values of the two stand in one order afterwards.
+        """
+        results, op = list(other.loop.results), other.loop.next_op
+        while op is not None and op is not self.loop and not any(map(may_write, walk(op))):
+            op = op.next_op
+        if op is not self.loop or any(len(list(result.uses)) != 1 for result in results):
+            return False
+        if set(self.loop.iter_args) != set(results):
+            return False
+        numbers = [list(self.loop.iter_args).index(result) for result in results]
+        sums = [numbers[number] for number in other.plan.sums]
+        if sums != list(self.plan.sums) or not self._closes_like(other):
+            return False
+        self.kept = [numbers[number] for number in other.kept]
+        return True
 
-    def _rotated(self, b: Builder) -> list[SSAValue]:
-        """Write the loop where there is a first iteration; gives its results."""
-        loop, body = self.loop, self.body
-        known: dict[SSAValue, SSAValue] = dict(zip(body.args, [loop.lb, *loop.iter_args], strict=True))
+    def _closes_like(self, other: Rotated) -> bool:
+        """Whether closing products are those of another loop, on other values."""
+        if [value.type for value in self.held] != [value.type for value in other.held]:
+            return False
+        if len(self.plan.closing) != len(other.plan.closing):
+            return False
+        return all(
+            one.properties == two.properties
+            and one.d.type == two.d.type
+            and len(one.operands) == len(two.operands)
+            and all(self._same(x, other, y) for x, y in zip(one.operands, two.operands, strict=True))
+            for one, two in zip(self.plan.closing, other.plan.closing, strict=True)
+        )
+
+    def _same(self, value: SSAValue, other: Rotated, theirs: SSAValue) -> bool:
+        """Whether two operands of closing products are handed on in the same place, or one stage of one ring."""
+        if value in self.held or theirs in other.held:
+            return value in self.held and theirs in other.held and self.held.index(value) == other.held.index(theirs)
+        if self._is_stage(value) and other._is_stage(theirs):
+            assert isinstance(value.owner, MemDescIndexOp) and isinstance(theirs.owner, MemDescIndexOp)
+            return value.owner.src is theirs.owner.src
+        return value is theirs
+
+    def runs(self, b: Builder) -> SSAValue:
+        """Whether there is an iteration."""
+        return b.compare("ult" if self.loop.unsignedCmp is not None else "slt", self.loop.lb, self.loop.ub)
+
+    def first(self, b: Builder, firsts: Sequence[SSAValue]) -> list[SSAValue]:
+        """Write what of the first iteration needs no sum of it; gives what it hands on.
+
+        Args:
+            b: where.
+            firsts: values that the loop carries there.
+        """
+        known: dict[SSAValue, SSAValue] = dict(zip(self.body.args, [self.loop.lb, *firsts], strict=True))
         self._open(b, known)
         self._settle(b, known, 0)
         b.clone(self.plan.early, known)
         self._expect(b, known)
         b.clone(self.plan.late, known)
-        carried, first = self._handed(known), b.binary(AddIOp, loop.lb, loop.step)
+        return self._handed(known)
+
+    def others(self, b: Builder, first: SSAValue, carried: Sequence[SSAValue]) -> list[SSAValue]:
+        """Write the loop from a counter on; iterations without masks before those with, if there are such."""
         if self.plan.unmasked is not None:
-            middle = end_of_unmasked(b, self.plan.unmasked, first, loop.ub)
+            middle = end_of_unmasked(b, self.plan.unmasked, first, self.loop.ub)
             choices: dict[SSAValue, SSAValue] = {op.result: op.true_value for op in self.plan.unmasked.selections}
             carried, first = list(self._steady(b, (first, middle), carried, choices).results), middle
-        carried = list(self._steady(b, (first, loop.ub), carried, {}).results)
-        last: dict[SSAValue, SSAValue] = dict(zip(self.held, carried[len(self.kept) : -1], strict=True))
-        sums = self._end(b, self._close(b, last, carried[-1]), carried[-1])
+        return list(self._steady(b, (first, self.loop.ub), carried, {}).results)
+
+    def last(self, b: Builder, carried: Sequence[SSAValue]) -> list[SSAValue]:
+        """Write the closing products of the last iteration; gives the results of the loop."""
+        held: dict[SSAValue, SSAValue] = dict(zip(self.held, carried[len(self.kept) : -1], strict=True))
+        sums = self._end(b, self._close(b, held, carried[-1]), carried[-1])
         results = dict(zip((*self.kept, *self.plan.sums), (*carried[: len(self.kept)], *sums), strict=True))
-        return [results[number] for number in range(len(loop.results))]
+        return [results[number] for number in range(len(self.loop.results))]
 
     def _steady(
         self,
@@ -296,7 +347,7 @@ class Rotator:
             choices: results of selections, and what these are here.
         """
         loop, old = self.loop, self.body
-        region = self._region([], [loop.lb.type, *(value.type for value in firsts)])
+        region = _region(loop, [], [loop.lb.type, *(value.type for value in firsts)])
         made = ForOp.create(
             operands=[*ends, loop.step, *firsts],
             result_types=[value.type for value in firsts],
@@ -391,10 +442,91 @@ class Rotator:
         return isinstance(value.owner, MemDescIndexOp) and value.owner.parent_block() is self.body
 
 
+def rotate(loops: Sequence[Rotated]) -> None:
+    """Replace loops that follow each other.
+
+    Where one begins with what the one before it ends with, the closing products of the last iteration of that are
+    under way in its first one, as within a loop.
+    """
+    chains: list[list[Rotated]] = []
+    for loop in loops:
+        if chains and loop.goes_on_from(chains[-1][-1]):
+            chains[-1].append(loop)
+        else:
+            chains.append([loop])
+    for linked in chains:
+        _rotate(linked)
+
+
+def _rotate(linked: Sequence[Rotated]) -> None:
+    """Replace loops of which each goes on from the one before."""
+    last = linked[-1].loop
+    outside = Builder(last)
+    firsts = _firsts(linked)
+    runs = [rotated.runs(outside) for rotated in linked]
+    any_runs = reduce(lambda one, other: outside.binary(OrIOp, one, other), runs)
+    regions = [_region(last, []), _region(last, firsts[-1])]
+    types = [result.type for result in last.results]
+    branch = outside.insert(IfOp.create(operands=[any_runs], result_types=types, regions=regions))
+    branch.location = last.location
+    end = regions[0].block.last_op
+    assert end is not None
+    b = Builder(end)
+    carried = _begun(b, linked, firsts, runs)
+    missed: SSAValue | None = None
+    for rotated, there in zip(linked, runs, strict=True):
+        counter = b.binary(AddIOp, rotated.loop.lb, rotated.loop.step)
+        if len(linked) > 1:  # the first iteration of the first loop that has one is done
+            begins = there if missed is None else b.make(AndIOp, [missed, there], i1)
+            counter = b.make(SelectOp, [begins, counter, rotated.loop.lb], counter.type)
+            no = b.make(XOrIOp, [there, b.number(1, i1)], i1)
+            missed = no if missed is None else b.make(AndIOp, [missed, no], i1)
+        carried = rotated.others(b, counter, carried)
+    end.operands = linked[-1].last(b, carried)
+    replace(last, branch.results)
+    for rotated in reversed(linked[:-1]):
+        erase(rotated.loop)
+
+
+def _firsts(linked: Sequence[Rotated]) -> list[list[SSAValue]]:
+    """What each loop carries first where those before it have no iteration."""
+    found = [list(linked[0].loop.iter_args)]
+    for before, rotated in pairwise(linked):
+        numbers: dict[SSAValue, int] = {result: number for number, result in enumerate(before.loop.results)}
+        found.append([found[-1][numbers[value]] for value in rotated.loop.iter_args])
+    return found
+
+
+def _begun(
+    b: Builder, linked: Sequence[Rotated], firsts: Sequence[Sequence[SSAValue]], runs: Sequence[SSAValue]
+) -> list[SSAValue]:
+    """Write the first iteration of the first loop that has one; gives what it hands on."""
+    if len(linked) == 1:
+        return linked[0].first(b, firsts[0])
+    loop = linked[0].loop
+    regions, types = [_region(loop, []), _region(loop, [])], list[Attribute]()
+    for region, part in zip(regions, (slice(1), slice(1, None)), strict=True):
+        end = region.block.last_op
+        assert end is not None
+        end.operands = _begun(Builder(end), linked[part], firsts[part], runs[part])
+        types = [value.type for value in end.operands]
+    branch = b.insert(IfOp.create(operands=[runs[0]], result_types=types, regions=regions))
+    branch.location = loop.location
+    return list(branch.results)
+
+
+def _region(loop: ForOp, values: Sequence[SSAValue], arguments: Sequence[Attribute] = ()) -> Region:
+    """A region that ends with some values, in place of a loop or of what is in it."""
+    block, end = Block(arg_types=arguments), YieldOp.create(operands=values)
+    end.location = loop.location
+    block.add_op(end)
+    return Region(block)
+
+
 def _let_go(result: SSAValue) -> None:
     """Do not wait for a product where it starts."""
     assert not isinstance(result, BlockArgument) and isinstance(result.owner, WarpGroupDotOp)
     result.owner.properties["isAsync"] = BoolAttr.from_bool(True)
 
 
-__all__ = ["Rotation", "Rotator", "plan_rotation"]
+__all__ = ["Rotated", "Rotation", "plan_rotation", "registers_of", "rotate"]

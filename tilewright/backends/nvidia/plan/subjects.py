@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.base.decision import Subject
+from tilewright.ir.subjects import GENERAL
 from tilewright.loops.subjects import DOT_LOOPS, SUNK_LOADS
 from tilewright.passes.subjects import IF_CONVERTED
 
@@ -35,5 +36,5 @@ WHOLE = Subject("whole program", "a kernel whose products the linker would make 
 SUBJECTS = (
     IF_CONVERTED, SUNK_LOADS, DOT_LOOPS, TENSOR_CORES, WGMMA, COPY_ENGINE, RING, DOUBLE_BUFFERED, REDUCED_AFTER,
     STRIPS, ASYNC_DOT, IN_WARP, OWN_SLICES, NO_BARRIER, UNORDERED, CLUSTER, LONG_ROWS, ROLES, ROTATED, PROGRAM_ORDER,
-    WHOLE,
+    WHOLE, *GENERAL,
 )  # fmt: skip

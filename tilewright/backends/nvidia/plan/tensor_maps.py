@@ -84,23 +84,28 @@ def load_boxes(module: ModuleOp, options: CudaOptions, arch: Arch, decisions: De
 
 def _answers(function: FuncOp, options: CudaOptions, arch: Arch) -> list[tuple[LoadOp, Answer[Box]]]:
     """What each load that a loop copies ahead for wgmma reads, as long as there is room."""
-    loads = [row for loop in walk(function) if isinstance(loop, ForOp) for row in loads_ahead(loop)]
+    loops = [loop for loop in walk(function) if isinstance(loop, ForOp)]
+    loads = [row for loop in loops for row in loads_ahead(loop)]
     loads = [(load, no) for load, no in loads if _is_for_wgmma(load, options.block_warps, arch)]
     if not loads:
         return []
     boxes, ordinary = Boxes(function), [op for op in walk(function) if is_access(op)]
     taken = sum(map(block_bytes, walk(function)))
-    room = arch.shared_limit // tuning.DESCRIPTOR_SHARE - taken
+    # Loops that copy ahead hold no others, so that one's buffers are free when another runs.
+    room = dict.fromkeys(loops, arch.shared_limit // tuning.DESCRIPTOR_SHARE - taken)
     found: list[tuple[LoadOp, Answer[Box]]] = []
     for load, no in loads:
         answer = no or boxes.of(load)
         if isinstance(answer, Yes):
             answer = is_mixed(answer.plan.base, (), ordinary) or answer
-        size = _bytes(load)
-        if isinstance(answer, Yes) and size > room:
-            answer = No("the blocks of all loads would take more than half of shared memory", instead="smaller blocks")
+        size, loop = _bytes(load), load.parent_op()
+        assert isinstance(loop, ForOp)
+        if isinstance(answer, Yes) and size > room[loop]:
+            answer = No(
+                "the blocks of the loop's loads would take more than half of shared memory", instead="smaller blocks"
+            )
         if isinstance(answer, Yes):
-            room -= size
+            room[loop] -= size
             answer = Yes(answer.plan, f"a box of the tensor, {size} bytes, by a map that the launch makes")
         found.append((load, answer))
     return found

@@ -1,0 +1,198 @@
+"""What loops combine in several reductions is one in each iteration of one loop, and computes what they compute."""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilewright
+import tilewright.language as tl
+from tilewright.loops.subjects import REDUCTION_LOOPS
+
+BM, BN = 8, 64
+
+
+@tilewright.jit
+def pairs(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    acc = tl.zeros((BM,), tl.float32)
+    for start in range(0, N, BN):
+        v = tl.load(x + m[:, None] * N + start + tl.arange(0, BN))
+        left, right = tl.split(tl.reshape(v, (BM, BN // 2, 2)))
+        acc += tl.sum(left * left, 1) + tl.sum(right * right, 1)
+    tl.store(out + m, acc)
+
+
+@tilewright.jit
+def fours(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    acc = tl.zeros((BM,), tl.float32)
+    for start in range(0, N, BN):
+        v = tl.load(x + m[:, None] * N + start + tl.arange(0, BN))
+        even, odd = tl.split(tl.reshape(v, (BM, BN // 2, 2)))
+        a, c = tl.split(tl.reshape(even, (BM, BN // 4, 2)))
+        b, d = tl.split(tl.reshape(odd, (BM, BN // 4, 2)))
+        acc += tl.sum(a * a, 1) + tl.sum(b * b, 1) + tl.sum(c * c, 1) + tl.sum(d * d, 1)
+    tl.store(out + m, acc)
+
+
+@tilewright.jit
+def two_blocks(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, N, 2 * BN):
+        n = start + tl.arange(0, BN)
+        u = tl.load(x + m[:, None] * N + n, mask=n < N, other=0.0)
+        v = tl.load(x + m[:, None] * N + n + BN, mask=n + BN < N, other=0.0)
+        acc += u * u + v * v
+    tl.store(out + m, tl.sum(acc, 1))
+
+
+@tilewright.jit
+def groups(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    acc = tl.zeros((BM, 8), tl.float32)
+    for start in range(0, N, BN):
+        v = tl.load(x + m[:, None] * N + start + tl.arange(0, BN))
+        acc += tl.sum(tl.reshape(v * v * 2.0, (BM, BN // 8, 8)), 1)
+    tl.store(out + m, tl.sum(acc, 1) * 0.5)
+
+
+@tilewright.jit
+def one_row(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    for i in range(BM):
+        m = tl.program_id(0) * BM + i
+        acc = tl.zeros((8,), tl.float32)
+        for start in range(0, N, BN):
+            v = tl.load(x + m * N + start + tl.arange(0, BN))
+            acc += tl.sum(tl.reshape(v * v, (BN // 8, 8)), 0)
+        tl.store(out + m, tl.sum(acc, 0))
+
+
+@tilewright.jit
+def largest(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    acc = tl.full((BM, 8), float("-inf"), tl.float32)
+    for start in range(0, N, BN):
+        v = tl.load(x + m[:, None] * N + start + tl.arange(0, BN))
+        acc = tl.maximum(acc, tl.max(tl.reshape(v, (BM, BN // 8, 8)), 1))
+    tl.store(out + m, tl.max(acc, 1))
+
+
+@tilewright.jit
+def difference(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Halves that cancel: infinities must give what they give."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    acc = tl.zeros((BM,), tl.float32)
+    for start in range(0, N, BN):
+        v = tl.load(x + m[:, None] * N + start + tl.arange(0, BN))
+        acc += tl.sum(v * v, 1) + tl.sum(v * v, 1) - tl.sum(v * v, 1)
+    tl.store(out + m, acc)
+
+
+@tilewright.jit
+def begun(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """A sum that does not begin with nothing."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    acc = tl.full((BM, 8), 1.0, tl.float32)
+    for start in range(0, N, BN):
+        v = tl.load(x + m[:, None] * N + start + tl.arange(0, BN))
+        acc += tl.sum(tl.reshape(v * v, (BM, BN // 8, 8)), 1)
+    tl.store(out + m, tl.sum(acc, 1) - 8.0)
+
+
+@tilewright.jit
+def written(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """A loop that writes what it reads next."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    acc = tl.zeros((BM, 8), tl.float32)
+    for start in range(0, N, BN):
+        at = x + m[:, None] * N + start + tl.arange(0, BN)
+        v = tl.load(at)
+        acc += tl.sum(tl.reshape(v * v, (BM, BN // 8, 8)), 1)
+        tl.store(at + BN, v, mask=start + tl.arange(0, BN) + BN < N)
+    tl.store(out + m, tl.sum(acc, 1))
+
+
+@tilewright.jit
+def columns(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Sums of columns, two rows at a time."""
+    n = tl.program_id(0) * BM + tl.arange(0, BM)
+    acc = tl.zeros((BM,), tl.float32)
+    for m in range(0, N, 2):
+        acc += tl.sum(tl.load(x + m * M + n)[None, :], 0) + tl.sum(tl.load(x + (m + 1) * M + n)[None, :], 0)
+    tl.store(out + n, acc)
+
+
+@tilewright.jit
+def kept(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Partial sums that are stored, too."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    acc = tl.zeros((BM, 8), tl.float32)
+    for start in range(0, N, BN):
+        v = tl.load(x + m[:, None] * N + start + tl.arange(0, BN))
+        acc += tl.sum(tl.reshape(v * v, (BM, BN // 8, 8)), 1)
+    tl.store(x + m[:, None] * N + tl.arange(0, 8), acc)
+    tl.store(out + m, tl.sum(acc, 1))
+
+
+def launched(kernel, x):
+    M, N = x.shape
+    out = np.zeros(M, np.float32)
+    compiled = kernel[(M // BM,)](x, out, M, N, BM, BN)
+    return out, [d for d in compiled.decisions if d.subject == REDUCTION_LOOPS.name]
+
+
+def numbers(N, M=16):
+    return np.random.default_rng(N).standard_normal((M, N)).astype(np.float32)
+
+
+@pytest.mark.parametrize("N", [64, 192, 1024])
+@pytest.mark.parametrize("kernel", [pairs, fours, groups, one_row], ids=lambda kernel: kernel.fn.__name__)
+def test_sums(kernel, N):
+    x = numbers(N)
+    out, found = launched(kernel, x)
+    np.testing.assert_allclose(out, (x * x).sum(1), rtol=1e-5)
+    assert any(d.taken for d in found)
+
+
+@pytest.mark.parametrize("N", [1, 63, 64, 65, 128, 200, 1000])
+def test_two_blocks_under_masks(N):
+    x = numbers(N)
+    out, _ = launched(two_blocks, x)
+    np.testing.assert_allclose(out, (x * x).sum(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("N", [128, 192, 1024])
+def test_maxima(N):
+    x = numbers(N) - 5
+    out, _ = launched(largest, x)
+    np.testing.assert_array_equal(out, x.max(1))
+
+
+@pytest.mark.parametrize("kernel", [pairs, groups, difference], ids=lambda kernel: kernel.fn.__name__)
+def test_what_is_not_finite_stays(kernel):
+    x = numbers(256)
+    x[0, 3], x[1, 17], x[2, 255] = np.inf, np.nan, -np.inf
+    out, _ = launched(kernel, x)
+    squares = (x * x).sum(1)
+    with np.errstate(invalid="ignore"):
+        expected = squares + squares - squares if kernel is difference else squares
+    np.testing.assert_allclose(out, expected, rtol=1e-4)
+
+
+def test_sums_of_columns():
+    x = numbers(96, 16)  # as 96 rows of 16
+    out, _ = launched(columns, x)
+    np.testing.assert_allclose(out, x.reshape(96, 16).sum(0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", [begun, written, kept], ids=lambda kernel: kernel.fn.__name__)
+def test_others_stay_as_they_are(kernel):
+    x = numbers(256)
+    out, found = launched(kernel, x.copy())
+    expected = 4 * (x[:, :BN] ** 2).sum(1) if kernel is written else (x * x).sum(1)
+    np.testing.assert_allclose(out, expected, rtol=1e-4)
+    assert not any(d.taken for d in found)
