@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from tests.hl.gradients import test_twice
 from tests.hl.gradients.compare import check, gradcheck, gradients
 from tests.hl.gradients.examples import CASES, ORDERED, Draw, Sizes, kernel
 from tests.hl.gradients.forms import EMPTY, SIZES, configured, expanded, is_defined, is_viewed
@@ -39,6 +40,9 @@ def checks(name: str, configurations: int) -> Iterator[tuple[str, Callable[[], N
                 check(made, example.reference, *example.make(Draw(), SIZES[at % len(SIZES)]))
 
         yield f"configuration {at}", run
+    if name not in test_twice.REFUSED:
+        args = example.make(Draw(), Sizes(9, 14, 5))
+        yield "twice", lambda args=args: test_twice.agree(kernel(where, wide=True), example.reference, args)
     if name in ORDERED:
         yield "bits", lambda: _same_bits(name)
 

@@ -124,6 +124,28 @@ def test_recurrences_go_back_from_the_last_pass_to_the_first(name):
     assert "in reversed(hl.tile(40" in passes(kernel, (FEW,))
 
 
+@hl.kernel
+def from_the_end(x):
+    out = torch.empty_like(x)
+    for rows in hl.tile(x.size(0)):
+        state = hl.zeros([rows], dtype=x.dtype)
+        for column in reversed(hl.grid(x.size(1))):
+            state = torch.tanh(0.5 * state * x[rows, column].cos() + x[rows, column])
+            out[rows, column] = state
+    return out
+
+
+def test_recurrences_from_the_last_pass_go_back_from_the_first():
+    def reference(x):
+        state, made = torch.zeros_like(x[:, 0]), []
+        for column in reversed(range(x.size(1))):
+            state = torch.tanh(0.5 * state * x[:, column].cos() + x[:, column])
+            made.append(state)
+        return torch.stack(made[::-1], 1)
+
+    check(from_the_end, reference, torch.randn(7, 5, dtype=torch.float64))
+
+
 @pytest.mark.parametrize("body", [BODIES["a decay"], BODIES["a function of the sum"], "s = s + v * v"])
 def test_the_tiles_are_those_of_the_configuration_where_results_depend_on_them(body):
     kernel = kernel_of(RECURRENCE.format(body=body))

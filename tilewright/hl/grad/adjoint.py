@@ -24,7 +24,7 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.grad.history import Histories
 from tilewright.hl.grad.maxima import running_maxima
-from tilewright.hl.grad.program import captured
+from tilewright.hl.grad.program import captured, key_of
 from tilewright.hl.grad.replay import WITHOUT, Env, Replay, unrounded
 from tilewright.hl.grad.results import Stored, lasting, load_results
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Value
@@ -260,7 +260,7 @@ class Adjoint:
             if grad is not None and not self.is_left(leaf.node.args[0].name):
                 entries = self.replay.held(leaf.node.args[1], env)
                 mask = self.replay.held(leaf.node.kwargs.get("mask"), env)
-                groups.setdefault((leaf.node.args[0].name, str(_key([entries, mask]))), []).append((leaf, grad))
+                groups.setdefault((leaf.node.args[0].name, str(key_of([entries, mask]))), []).append((leaf, grad))
         for several in groups.values():
             leaf, total = several[0]
             for _, grad in several[1:]:
@@ -305,7 +305,9 @@ class Pass:
         starts = [_zeros(out) if one is None else one for one, out in zip(starts, outs, strict=True)]
         outer = self.adjoint._outer(node, self.sub.before)
         kwargs = replay.held({key: node.kwargs[key] for key in ("begin", "end")}, self.sub.before)
-        axes = [replace(axis, backward=self.has_history) for axis in replay.axes_of(node, self.sub.before)]
+        axes = [
+            replace(axis, backward=axis.backward != self.has_history) for axis in replay.axes_of(node, self.sub.before)
+        ]
         made = Node("loop", (), {"axes": axes, **kwargs}, node.line)
         with replay.inside(made) as fresh:
             carried = []
@@ -448,12 +450,3 @@ def _gradients(seeds: list[Seed], inputs: Sequence[Any]) -> list[Any]:
 
 def _deep(region: Region) -> list[Node]:
     return [inner for node in region.nodes for inner in (node, *(deep for r in node.regions for deep in _deep(r)))]
-
-
-def _key(tree: Any) -> Any:
-    """Subscripts as something to compare."""
-    if isinstance(tree, list | tuple):
-        return tuple(map(_key, tree))
-    if hasattr(tree, "kind"):
-        return tree.kind, _key(tree.what), tree.at, repr(tree.offset), tree.step
-    return repr(tree)

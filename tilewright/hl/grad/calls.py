@@ -12,6 +12,7 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.constexpr import plain
+from tilewright.hl.grad import counts, names
 from tilewright.hl.grad.loops import Backward, Loop
 from tilewright.hl.grad.runs import Place, Run, running
 from tilewright.hl.grad.sizes import depend_on_tiles
@@ -50,8 +51,12 @@ class Differentiated:
                 f"it can be compiled, but not be followed by PyTorch: {error.message}", error.location, hint=error.hint
             )
             raise refused from error
-        self._holds = make_holds(list(arguments), self.traces[0].guards, outside, namespace(kernel.fn))
-        self._is_free = not self.traces[0].guards and not outside
+        facts, _ = (counts.settle(traced) for traced in self.traces)
+        for traced in self.traces:
+            names.settle(traced)
+        facts = [*self.traces[0].guards, *facts]
+        self._holds = make_holds(list(arguments), facts, outside, namespace(kernel.fn))
+        self._is_free = not facts and not outside
         if len(self.traces[0].graphs) != len(self.bound.traced.graphs) or self.traces[0].effects.is_random:
             raise exc.NotDifferentiable(
                 "random functions of torch in a loop have no gradient, nor has host code that runs other loops for "
@@ -86,9 +91,9 @@ class Differentiated:
         loaded = self._loaded.get(config)
         if loaded is None:
             loops = self.loops(config)
-            names = {**self.bound.scope, **self.bound.traced.captured, "_steps": loops}
+            scope = {**self.bound.scope, **self.bound.traced.captured, "_steps": loops}
             module = self.bound.module(config, around=lambda at, launch: loops[at].text(launch))
-            loaded = self._loaded[config] = Loaded(self.bound.name, module, names, self.bound.source.file)
+            loaded = self._loaded[config] = Loaded(self.bound.name, module, scope, self.bound.source.file)
         return loaded
 
     def loops(self, config: Config | None = None) -> list[Loop]:
@@ -146,10 +151,10 @@ def backward_of(kernel: Kernel, args: tuple[Any, ...]) -> list[tuple[int, Backwa
         found.run(found.bound.config or found.bound.default_config(), given)
     made = []
     for loop in found.loops():
-        floats = [tensor for tensor in loop.loaded.values() if tensor.dtype.is_floating_point]
-        own = [t for t in floats if not wanted or t.text not in kernel.signature.parameters or t.text in wanted]
+        floats = [(name, t.text) for name, t in loop.loaded.items() if t.dtype.is_floating_point]
+        own = [name for name, text in floats if not wanted or text not in kernel.signature.parameters or text in wanted]
         if own and loop.written:
-            made.append((loop.line, loop.as_called(frozenset(tensor.name for tensor in own))))
+            made.append((loop.line, loop.as_called(frozenset(own))))
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, walk
-from tilewright.hl.symbols import Sym
+from tilewright.hl.symbols import Atom, Sym
 
 Stores = dict[str, list[tuple[Node, list[Axis], tuple[int, ...]]]]
 """By name of the tensor: stores, the axes of the loops around each, and the arms of branches."""
@@ -52,17 +52,64 @@ def _check_passes(node: Node, loops: list[Axis]) -> None:
         return
     ids = {entry.what for entry in entries if entry.kind == "tile"}
     symbols = [part for entry in entries for part in (entry.what, entry.offset) if isinstance(part, Sym)]
-    keys = {atom.key for symbol in symbols for atom in symbol.atoms() if atom.kind == "begin"}
     if any(axis.id in ids and any(isinstance(b, Value) for b in (axis.begin, axis.end)) for axis in loops):
         return  # ranges that are data: rows of different lengths
+    _check_sums_of_indices(node, loops)
     for axis in loops:
         once = type(axis.begin) is int and type(axis.end) is int and axis.end - axis.begin <= 1
-        if axis.id not in ids and axis.id not in keys and not once:
+        if axis.id not in ids and not _tell(symbols, axis) and not once:
             raise _error(
                 node,
                 f"{node.args[0].name} is stored in every pass of the loop over {axis.name}, and the last one counts",
                 "store it after the loop",
             )
+
+
+def _check_sums_of_indices(node: Node, loops: list[Axis]) -> None:
+    """Refuse `out[i + j]`: passes along two axes write one element."""
+    alone: set[int | str] = set()
+    several: list[dict[int | str, int]] = []
+    for entry in node.args[1]:
+        steps: dict[int | str, int] = {entry.what: 1} if entry.kind == "tile" else {}
+        for symbol in (part for part in (entry.what, entry.offset) if isinstance(part, Sym)):
+            steps |= {atom.key: abs(factor) for atom, factor in symbol.terms.items() if atom.kind == "begin"}
+        several += [steps] if len(steps) > 1 else []
+        alone |= set(steps) if len(steps) == 1 else set()
+    extents = {axis.id: axis.end - axis.begin for axis in loops if type(axis.begin) is type(axis.end) is int}
+    for steps in several:
+        reached = 0
+        for axis, step in sorted(steps.items(), key=lambda one: one[1]):
+            if axis in alone or axis not in extents or extents[axis] <= 1:
+                continue
+            if step <= reached:
+                raise _error(
+                    node,
+                    f"{node.args[0].name} is stored at a sum of indices, and the last of the passes that meet counts",
+                    "store each element once",
+                )
+            reached += step * (extents[axis] - 1)
+
+
+def _tell(symbols: list[Sym], axis: Axis) -> bool:
+    """Whether indices are others in every pass along an axis: `i % 2` is not, `(i // 2, i % 2)` is."""
+    divided: dict[str, set[int | str]] = {}
+    for symbol in symbols:
+        own = [atom for atom in symbol.terms if _reads(atom, axis)]
+        if len(own) == 1 and own[0].kind == "begin":
+            return True
+        for atom in own:
+            if atom.key in ("//", "%"):
+                by = atom.args[1]
+                if atom.key == "//" and (by == axis.block if type(by) is int else by.atom == axis.size):
+                    return True  # the number of a tile
+                divided.setdefault(repr(atom.args), set()).add(atom.key)
+    return any(len(keys) == 2 for keys in divided.values())
+
+
+def _reads(atom: Atom, axis: Axis) -> bool:
+    """Whether an atom is made of where a tile of an axis begins."""
+    parts = [part for argument in atom.args if isinstance(argument, Sym) for part in argument.atoms()]
+    return any(part.kind == "begin" and part.key == axis.id for part in (atom, *parts))
 
 
 def _check_overlap(name: str, several: list[tuple[Node, list[Axis], tuple[int, ...]]]) -> None:

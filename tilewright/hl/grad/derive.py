@@ -12,7 +12,7 @@ import torch
 from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
-from tilewright.hl.grad import aliases, checks, degree, owners
+from tilewright.hl.grad import aliases, checks, degree, overwritten, owners
 from tilewright.hl.grad.adjoint import Adjoint
 from tilewright.hl.grad.broadcasts import narrow
 from tilewright.hl.grad.exchange import Exchange, Exchanged, Keeping, exchanges
@@ -102,6 +102,7 @@ def _derived(
     region = clone(graph.region)
     try:
         narrow(region)
+        overwritten.rename(region)
         checks.check(region)
         _hold_shifts(region)
         histories = Histories(sizes)
@@ -253,8 +254,19 @@ def _settled(
             program.made.append(aliases.line(several[0].tensor, dict(views)[name]))
         owners.settle(adjoint.trace, program, several, decided[-1], sizes)
     simplify(region)
+    _check_names(program)
     text = program_text(program) if decided else ""  # no gradient flows: there is nothing to compute
     return Derived(program, text, tuple(decided))
+
+
+def _check_names(program: Program) -> None:
+    """Refuse numbers with the names of tensors of the derived kernel."""
+    made = {line.split(" = ")[0] for line in program.made}
+    twice = (made | set(program.tensors)) & set(program.numbers)
+    if twice:
+        raise exc.NotDifferentiable(
+            f"{min(twice)} is a number, and the name of a gradient", hint=f"give {min(twice)} another name"
+        )
 
 
 def place(traced: Traced, line: int) -> errors.Location:

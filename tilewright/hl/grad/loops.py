@@ -6,7 +6,7 @@ What stands around loops on the host is PyTorch's own to differentiate: `q.resha
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,9 +15,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.config import Config
-from tilewright.hl.grad import aliases, runs
+from tilewright.hl.grad import aliases, overwritten, runs
 from tilewright.hl.grad.derive import Derived, derive, place, tensors_of
-from tilewright.hl.grad.made import kernel_of
+from tilewright.hl.grad.made import differentiable, kernel_of
 from tilewright.hl.grad.program import Program
 from tilewright.hl.graph.nodes import walk
 from tilewright.hl.runtime.kernel import Kernel
@@ -35,13 +35,17 @@ class Backward:
         settings: of the kernel that is differentiated.
         config: of the derived kernel; None where it is chosen.
         place: of the loop in the user's file.
+        writes: what becomes of what the written tensors hold.
         forward_config: of the forward pass that keeps more than results.
 
     Attributes:
         forward: the forward pass that keeps more than results; None where the launch of the loop does.
         kept: names of what it keeps.
+        without: gives the backward pass for which it need not, if there is such a forward pass.
         saved: names of the tensors that are kept for it.
         places: of these among those that are loaded and written.
+        copied: which of the loaded tensors the loop changes, so that a copy is saved.
+        added: for each written tensor whether the loop only adds to it.
         is_checked: whether the kernel is known to compile.
         is_atomic: whether it adds up anything in any order.
     """
@@ -54,12 +58,14 @@ class Backward:
         settings: Settings,
         config: Config | None,
         place: errors.Location,
+        writes: overwritten.Writes,
         forward_config: Config | None = None,
     ) -> None:
         self.derived, self.loaded, self.written, self.place = derived, loaded, written, place
         program = derived.program
         self.forward: Kernel | None = None
         self.kept: list[str] = []
+        self.without: Callable[[], Backward] | None = None
         if derived.forward is not None and derived.text:
             self.forward = kernel_of(
                 derived.forward_text, derived.forward.name, settings, forward_config, bool(derived.forward.numbers)
@@ -67,6 +73,7 @@ class Backward:
             self.kept = list(derived.forward.results)
         numbers = bool(program.numbers)
         self.kernel = kernel_of(derived.text, program.name, settings, config, numbers) if derived.text else None
+        self._twice: Kernel | None = None
         self.is_checked = False
         incoming = {f"grad_{name}" for name in written}
         self.saved = [name for name in program.tensors if name not in incoming]
@@ -76,12 +83,26 @@ class Backward:
         self.places = [[*loaded, *written, *self.kept].index(name) for name in self.saved]
         self.is_atomic = any(owner.form in ("atomic", "joined") for owner in derived.owners)
         self.results = [owner.tensor for owner in derived.owners if owner.form != "joined"]
+        held = set(map(overwritten.before, writes.held))
+        self.copied = [at for at, name in enumerate(loaded) if name in held & set(self.saved)]
+        self.added = [name in writes.added for name in written]
 
-    def __call__(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The gradients, by name of the tensor, from saved tensors, numbers, and the gradients that come in."""
+    def __call__(self, given: Mapping[str, Any], watched: bool = False) -> dict[str, Any]:
+        """The gradients, by name of the tensor.
+
+        Args:
+            given: saved tensors, numbers, and the gradients that come in, by name.
+            watched: whether the gradients have gradients themselves.
+
+        Raises:
+            NotDifferentiable: they are wanted, and there are none.
+        """
         if self.kernel is None:
             return {}
-        made = self.kernel(*(given[name] for name in self.parameters))
+        kernel = self.kernel
+        if watched:
+            kernel = self._twice = self._twice or differentiable(kernel)
+        made = kernel(*(given[name] for name in self.parameters))
         return dict(zip(self.results, made, strict=True))
 
     def run_forward(self, tensors: tuple[Any, ...], numbers: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -130,17 +151,20 @@ class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
     @staticmethod
     def forward(
         ctx: Any,
-        call: tuple[Backward, Callable[[], None], Mapping[str, Any], Mapping[str, Any] | None],
+        call: tuple[
+            Backward, Callable[[], None], Mapping[str, Any], Mapping[str, Any] | None, Sequence[tuple[Any, int]]
+        ],
         *tensors: Any,
     ) -> Any:
         """Run the loop, which writes the last of `tensors`.
 
         Args:
             ctx: what autograd keeps.
-            call: (the way back, the launch, numbers, what is saved in the place of the tensor of a name, if anything).
+            call: (the way back, the launch, numbers, what is saved in the place of the tensor of a name, if anything,
+                views whose elements are saved and their versions).
             tensors: those that are loaded and those that are written.
         """
-        ctx.way_back, launch, ctx.numbers, given = call
+        ctx.way_back, launch, ctx.numbers, given, ctx.views = call
         kept: tuple[Any, ...] = ()
         if ctx.way_back.forward is None:
             launch()
@@ -160,32 +184,63 @@ class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
         """Run the derived kernel."""
         backward: Backward = ctx.way_back
         given = dict(zip(backward.saved, ctx.saved_tensors, strict=True)) | ctx.numbers
-        twice = torch.is_grad_enabled()
-        with torch.no_grad():
-            given |= {f"grad_{name}": g.contiguous() for name, g in zip(backward.written, grads, strict=True)}
-            made = backward(given)
-        if twice:
-            names = list(made)
-            watched = [t for t in (*grads, *ctx.saved_tensors) if t.requires_grad]
-            call = backward.derived.program.name, backward.place, len(made)
-            made = dict(zip(names, Once.apply(call, *made.values(), *watched), strict=True))
-        return None, *(made.get(name) for name in backward.loaded), *(None for _ in grads)
+        if any(view._version != version for view, version in ctx.views):
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"the result of {backward.derived.program.name.removesuffix('_backward')}, which is a view"
+            )
+        given |= {f"grad_{name}": g.contiguous() for name, g in zip(backward.written, grads, strict=True)}
+        made = _watched(backward, given) if torch.is_grad_enabled() else backward(given)
+        passed = [grad if added else None for grad, added in zip(grads, backward.added, strict=True)]
+        return None, *(made.get(name) for name in backward.loaded), *passed
+
+
+def _watched(backward: Backward, given: dict[str, Any]) -> dict[str, Any]:
+    """Gradients that have gradients: the derived kernel is differentiated as any other, or it is said why not."""
+    whole = backward if backward.without is None else backward.without()
+    reason = "what the forward pass keeps has no history"
+    try:
+        if given.keys() >= {*whole.saved}:
+            return whole(given, watched=True)
+    except exc.NotDifferentiable as error:
+        reason = error.message or ""
+    with torch.no_grad():
+        made = backward(given)
+    watched = [one for one in given.values() if isinstance(one, torch.Tensor) and one.requires_grad]
+    call = backward.derived.program.name, reason, backward.place, len(made)
+    return dict(zip(list(made), Once.apply(call, *made.values(), *watched), strict=True))
+
+
+class Into(torch.autograd.Function):  # type: ignore[misc]  # torch is not checked
+    """A view that a loop has written. PyTorch takes the first argument of a function to be the view that it changes."""
+
+    @staticmethod
+    def forward(ctx: Any, view: Any, written: Any, added: bool) -> Any:
+        """`written` has the elements of `view`, and the gradient."""
+        ctx.added = added
+        ctx.mark_dirty(view)
+        return view
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """What the view held is gone, or added to. PyTorch takes None for a gradient of the whole tensor."""
+        return grads[0] if ctx.added else torch.zeros_like(grads[0]), grads[0], None
 
 
 class Once(torch.autograd.Function):  # type: ignore[misc]  # torch is not checked
     """Gradients that have no gradient themselves: asking for one is an error, not nothing."""
 
     @staticmethod
-    def forward(ctx: Any, call: tuple[str, errors.Location, int], *tensors: Any) -> Any:
-        """The first of the tensors; `call` are the name of the gradient, the place of the loop, and how many."""
-        ctx.name, ctx.place, count = call
+    def forward(ctx: Any, call: tuple[str, str, errors.Location, int], *tensors: Any) -> Any:
+        """The first of the tensors; `call`: the name of the gradient, why it has none, the loop, and how many."""
+        ctx.name, ctx.reason, ctx.place, count = call
         return tuple(tensor.view_as(tensor) for tensor in tensors[:count])
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         """Refuse."""
         raise exc.DoubleBackward(
-            f"the gradient of {ctx.name}, which is itself a gradient, is not derived",
+            f"the gradient of {ctx.name}, which is itself a gradient, is not derived: {ctx.reason}",
             ctx.place,
             hint="call loss.backward() without create_graph=True, or compute this part in PyTorch",
         )
@@ -218,12 +273,14 @@ class Loop:
         self.config = config
         self.sizes, self.blocks = sizes, sizes if fixed else None
         loaded, written = tensors_of(traces[0], at)
-        self.loaded = {key: tensor for key, tensor in loaded.items() if key not in written or not _floats(tensor)}
-        self.loaded |= {key: tensor for key, tensor in loaded.items() if _floats(tensor)}
+        self.writes = overwritten.Writes(traces[0].graphs[at].region)
+        self.loaded = {
+            overwritten.before(key) if key in self.writes.held else key: tensor for key, tensor in loaded.items()
+        }
         self.written = {key: tensor for key, tensor in written.items() if _floats(tensor)}
         self.line = traces[0].graphs[at].line
         self.numbers = Program(name, traces[0].graphs[at].region).numbers
-        self._views = aliases.candidates(self.loaded, traces[0].source.tree)
+        self._views = [] if self.writes.held else aliases.candidates(self.loaded, traces[0].source.tree)
         self._known: dict[tuple[frozenset[str], aliases.Aliases, bool], Backward] = {}
         self._wanted: dict[tuple[bool, ...], frozenset[str]] = {}
         self._ready: dict[tuple[bool, ...], Backward] = {}  # what calls like one before need not look at again
@@ -242,10 +299,11 @@ class Loop:
         run = runs.current()
         if run is None:
             ready = self._ready.get(tuple([tensor.requires_grad for tensor in loads]))
-            if ready is None or not torch.is_grad_enabled() or any(out.requires_grad for out in outs):
+            if ready is None or not torch.is_grad_enabled() or any(out.requires_grad or out._is_view() for out in outs):
                 self._step(launch, loads, outs, numbers, {})
-            else:
-                Step.apply((ready, launch, numbers, None), *loads, *outs)
+                return
+            self._check_apart(loads, outs)
+            Step.apply((ready, launch, numbers, None, ()), *loads, *outs)
             return
         names = [*self.loaded, *self.written]
         launch, given = run.step(self.at, launch, names)
@@ -271,12 +329,6 @@ class Loop:
         if not (wanted or changed) or not torch.is_grad_enabled():
             launch()
             return []
-        if changed:
-            raise exc.NotDifferentiable(
-                f"{self.name} writes {changed[0]}, which wants a gradient: what it held before would have one as well",
-                self._place(),
-                hint=f"write a fresh tensor, torch.empty_like({changed[0]}), or call .detach()",
-            )
         if not outs:
             launch()
             return []
@@ -284,14 +336,74 @@ class Loop:
         if self._views:
             views = aliases.of_call(self._views, dict(zip(self.loaded, loads, strict=True)))
         backward = self.backward(wanted, views, keeps)
+        if changed:
+            self._check_changed(dict(zip(self.written, outs, strict=True)))
         self._check_order(backward)
+        self._check_apart(loads, outs)
         if not backward.is_checked:
             named = dict(zip((*self.loaded, *self.written), (*loads, *outs), strict=True)) | numbers
             backward = self._checked(backward, named, wanted, views)
-        if keeps and not self._views and not backward.is_atomic:
+        if keeps and not self._views and not backward.is_atomic and not self.writes.held:
             self._ready[flags] = backward
-        Step.apply((backward, launch, numbers, given), *loads, *outs)
+        self._apply(backward, launch, loads, outs, numbers, given)
         return backward.saved
+
+    def _apply(
+        self,
+        backward: Backward,
+        launch: Callable[[], None],
+        loads: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        numbers: dict[str, Any],
+        given: dict[str, Any],
+    ) -> None:
+        """Run the loop as a step of autograd; views that it writes are put into what they are views of."""
+        if backward.copied:
+            loads = tuple(one.clone() if at in backward.copied else one for at, one in enumerate(loads))
+        views: list[tuple[Any, int]] = []
+        call = backward, launch, numbers, given, views
+        if not any(out._is_view() for out in outs):
+            Step.apply(call, *loads, *outs)
+            return
+        made = Step.apply(call, *loads, *(out.data if out._is_view() else out for out in outs))
+        for out, new, added in zip(outs, made, backward.added, strict=True):
+            if out._is_view():
+                Into.apply(out, new, added)
+        kept = [out for name, out in zip(self.written, outs, strict=True) if out._is_view() and name in backward.saved]
+        views += [(out.detach(), out._version) for out in kept]
+
+    def _check_changed(self, outs: dict[str, Any]) -> None:
+        """Refuse to write what wants a gradient, unless nothing or all of what it held is left."""
+        for name, out in outs.items():
+            if not out.requires_grad:
+                continue
+            base = out._base if out._is_view() else out
+            if out.is_leaf or (base is not None and base.is_leaf and base.requires_grad):
+                reason, hint = "is a leaf of autograd", f"write {name}.clone()"
+            elif name in self.writes.covered or name in self.writes.added:
+                continue
+            else:
+                reason = "what it held before would have one as well"
+                hint = f"write all of it in one statement, or a fresh tensor, torch.empty_like({name})"
+            where = place(self.traces[0], self.writes.lines[name])
+            raise exc.NotDifferentiable(
+                f"{self.name} writes {name}, which wants a gradient: {reason}", where, hint=hint
+            )
+
+    def _check_apart(self, loads: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
+        """Refuse tensors that have elements in common with one that is written: their names say nothing of that."""
+        held = [name in map(overwritten.before, self.writes.held) for name in self.loaded]
+        others = [tensor for tensor, is_held in zip(loads, held, strict=True) if not is_held]
+        found = overwritten.meeting(outs, others)
+        if found is None:
+            return
+        names = [*self.written, *(name for name, is_held in zip(self.loaded, held, strict=True) if not is_held)]
+        one, other = (names[at] for at in found)
+        raise exc.NotDifferentiable(
+            f"{one}, which the loop writes, has elements in common with {other}: the gradient of neither is known",
+            self._place(),
+            hint="write a fresh tensor",
+        )
 
     def _checked(
         self, backward: Backward, named: dict[str, Any], wanted: frozenset[str], views: aliases.Aliases
@@ -318,13 +430,14 @@ class Loop:
         if found is None:
             number = f"_{self.at}" if len(self.traces[0].graphs) > 1 else ""
             name = f"{self.name}_backward{number}"
-            may = keeps and not number  # the configuration is that of one loop
+            may = keeps and not number and not self.writes.held  # the configuration is that of one loop
             with _disable_current_modes():  # of whoever wants to know whether there is one, without data
                 derived = derive(self.traces, self.at, wanted, name, self.blocks, self.sizes, views, may)
             given = list(self.loaded), list(self.written)
             config = config_of(derived.program, self.blocks)
             forward = None if derived.forward is None else self._forward_config(derived.forward)
-            found = Backward(derived, *given, self.settings, config, self._place(), forward)
+            found = Backward(derived, *given, self.settings, config, self._place(), self.writes, forward)
+            found.without = None if found.forward is None else lambda: self.backward(wanted, views)
             self._known[wanted, views, keeps] = found
         return found
 

@@ -35,3 +35,10 @@ def kernel_of(
     assert isinstance(made, Kernel)
     made.configs, made.settings, made.backward = [] if config is None else [config], settings, None
     return made
+
+
+def differentiable(made: Kernel) -> Kernel:
+    """The same kernel, which takes part in autograd."""
+    kernel = Kernel(made.fn, made.configs, made.settings)
+    kernel.backward = "auto"
+    return kernel

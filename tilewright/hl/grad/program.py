@@ -109,3 +109,12 @@ def dims_of(axes: list[Axis], value: Value) -> list[Any]:
     return [
         sizes.get(dim.atom) if dim.atom is not None else dim.static if not dim.atoms else None for dim in value.dims
     ]
+
+
+def key_of(tree: Any) -> Any:
+    """Subscripts as something to compare."""
+    if isinstance(tree, list | tuple):
+        return tuple(map(key_of, tree))
+    if hasattr(tree, "kind"):
+        return tree.kind, key_of(tree.what), tree.at, repr(tree.offset), tree.step
+    return repr(tree)

@@ -1,0 +1,79 @@
+"""Where passes store: in places of their own, or it is refused, as the last store counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.hl.gradients.compare import check, leaves
+from tilewright import hl
+
+
+@hl.kernel(autotune_effort="none")
+def by_quotient_and_rest(x):
+    out = torch.empty([3, 2, x.size(1)], dtype=x.dtype)
+    for at in hl.grid(x.size(0)):
+        out[at // 2, at % 2, :] = x[at, :].sin()
+    return out
+
+
+@hl.kernel(autotune_effort="none")
+def by_a_flat_index(x):
+    out = torch.empty([6, x.size(1)], dtype=x.dtype)
+    for one, other in hl.grid([2, 3]):
+        out[one * 3 + other, :] = x[one * 3 + other, :].sin()
+    return out
+
+
+@hl.kernel(autotune_effort="none")
+def by_the_number_of_the_tile(x):
+    out = torch.empty([3, x.size(1)], dtype=x.dtype)
+    for rows in hl.tile(6, block_size=2):
+        out[rows.id, :] = x[rows, :].sin().sum(0)
+    return out
+
+
+@hl.kernel(autotune_effort="none")
+def by_the_rest(x):
+    out = torch.empty([x.size(0), 2], dtype=x.dtype)
+    for rows in hl.tile(x.size(0)):
+        for at in hl.grid(x.size(1)):
+            out[rows, at % 2] = x[rows, at]
+    return out
+
+
+@hl.kernel(autotune_effort="none")
+def by_a_sum(x):
+    out = torch.empty([x.size(0), 9], dtype=x.dtype)
+    for rows in hl.tile(x.size(0)):
+        for one in hl.grid(5):
+            for other in hl.grid(5):
+                out[rows, one + other] = x[rows, one]
+    return out
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reference"),
+    [
+        (by_quotient_and_rest, lambda x: x.sin().view(3, 2, -1)),
+        (by_a_flat_index, torch.sin),
+        (by_the_number_of_the_tile, lambda x: x.sin().view(3, 2, -1).sum(1)),
+    ],
+)
+def test_places_of_their_own(kernel: Any, reference: Any) -> None:
+    check(kernel, reference, torch.randn(6, 5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message", "statement"),
+    [
+        (by_the_rest, "is stored in every pass of the loop over at", "out[rows, at % 2] ="),
+        (by_a_sum, "is stored at a sum of indices", "out[rows, one + other] ="),
+    ],
+)
+def test_places_that_meet_are_refused(kernel: Any, message: str, statement: str) -> None:
+    with pytest.raises(hl.exc.NotDifferentiable, match=message) as caught:
+        kernel(*leaves((torch.randn(6, 5, dtype=torch.float64),)))
+    assert statement in str(caught.value) and " ^" in str(caught.value) and caught.value.hint
