@@ -35,6 +35,7 @@ FORWARD_ONLY: dict[str, tuple[str, ...]] = {
         "stochastic_rounding_keeps_the_mean",
         "int8_product_with_scales_and_wrapped_rows",
     ),
+    "a solver's steps in memory, whose adjoint is another kernel": ("buffers_that_change_places",),
     "expands stored codes, which are not trained": ("dequantised_tiles", "codes_of_a_table"),
     "integers go in or come out": (
         "rotary_angles_of_positions",
@@ -44,6 +45,7 @@ FORWARD_ONLY: dict[str, tuple[str, ...]] = {
         "stable_sort_of_keys_with_places",
         "search_until_found",
         "tickets_of_few_keys",
+        "bytes_of_words",
     ),
 }
 """Names of cases under the reason that they share."""

@@ -223,3 +223,43 @@ def rolled_and_padded_rows(new, m, n) -> Pairs:
     (a,) = leaves(x)
     want = F.pad(a.roll(-4, 1), (2, 5), value=-1.5)
     return [(y, want), (dx, *gradients(want, dy, a))]
+
+
+@triton.jit
+def relaxation_kernel(a, b, steps, N, BLOCK: tl.constexpr):
+    """Steps of a ring, from one buffer to the other; the pointers change places."""
+    i = tl.arange(0, BLOCK)
+    source, target = a, b
+    for _ in range(steps):
+        left = tl.load(source + (i + N - 1) % N, mask=i < N)
+        right = tl.load(source + (i + 1) % N, mask=i < N)
+        tl.store(target + i, (left + right) * 0.5 + 1, mask=i < N)
+        source, target = target, source
+
+
+@case({"n": 50, "steps": 5}, {"n": 5000, "steps": 64}, 1e-4)
+def buffers_that_change_places(new, n, steps) -> Pairs:
+    a, b = new.normal(n), new.zeros(n)
+    x, y = a.clone(), b.clone()
+    relaxation_kernel[(1,)](a, b, steps, n, BLOCK=triton.next_power_of_2(n))
+    for _ in range(steps):
+        x, y = (x.roll(1) + x.roll(-1)) * 0.5 + 1, x
+    return [(a, y), (b, x)] if steps % 2 else [(a, x), (b, y)]
+
+
+@triton.jit
+def bytes_of_words_kernel(words, out, N, BLOCK: tl.constexpr):
+    """Words stored, changed byte by byte through another type of pointer, and read again."""
+    i, j = tl.arange(0, BLOCK), tl.arange(0, 4 * BLOCK)
+    octets = words.to(tl.pointer_type(tl.uint8), bitcast=True)
+    tl.store(words + i, i * 0x01020304, mask=i < N)
+    tl.store(octets + j, tl.load(octets + j, mask=j < 4 * N) + 1, mask=j < 4 * N)
+    tl.store(out + i, tl.load(words + i, mask=i < N), mask=i < N)
+
+
+@case({"n": 30}, {"n": 10_000})
+def bytes_of_words(new, n) -> Pairs:
+    words, out = new.empty(n, dtype=torch.int32), new.empty(n, dtype=torch.int32)
+    bytes_of_words_kernel[(1,)](words, out, n, BLOCK=triton.next_power_of_2(n))
+    numbers = torch.arange(n, dtype=torch.int32, device=out.device) * 0x01020304
+    return [(out, (numbers.view(torch.uint8) + 1).view(torch.int32))]
