@@ -161,6 +161,13 @@ class _Whole(_Powers):
         raise number_needed(self)
 
 
+def _is_not_zero(value: Sym) -> bool:
+    truth = compare("!=", value, 0)
+    if isinstance(truth, bool):
+        return truth
+    raise number_needed(value)
+
+
 class Sym(_Whole):
     """A linear combination of atoms plus a constant; see the module."""
 
@@ -269,12 +276,7 @@ class Sym(_Whole):
     def __float__(self) -> float:
         raise number_needed(self)
 
-    def __bool__(self) -> bool:
-        truth = compare("!=", self, 0)
-        if isinstance(truth, bool):
-            return truth
-        raise number_needed(self)
-
+    __bool__ = _is_not_zero
     __int__ = __trunc__ = __ceil__ = __floor__ = __round__ = __float__  # type: ignore[assignment]
 
     def __truediv__(self, other: Any) -> Any:

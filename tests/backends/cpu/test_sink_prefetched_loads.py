@@ -162,7 +162,7 @@ def test_what_may_not_be_loaded_later() -> None:
 def test_the_last_tile_behind_the_loop() -> None:
     for k in (16, 48):
         a, b, c, taken = _run(kept_for_later, B, B, k)
-        assert taken == [True]
+        assert set(taken) == {True}
         np.testing.assert_array_equal(c, a[:B, : k - B] @ b[: k - B] + a[:B, k - B : k])
 
 
