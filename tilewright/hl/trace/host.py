@@ -217,10 +217,10 @@ def _checked(request: _Request, round: int) -> Traced:
 
 
 def _sizes(request: _Request, actual: dict[Atom, int | None]) -> dict[str, int]:
-    """The sizes that are no constants yet, as they are in the call that binds; other numbers where there is none."""
+    """The sizes that are no constants yet, as they are in the call that binds."""
     known = {request.equal.get(atom.text, atom.text): number for atom, number in actual.items()}
     numbers = {text: number for text, number in known.items() if number is not None and text not in request.fixed}
-    return {text: number for text, number in numbers.items() if ".size(" in text} or numbers
+    return {text: number for text, number in numbers.items() if ".size(" in text}
 
 
 def _settled(request: _Request, round: int) -> Traced:
