@@ -57,15 +57,21 @@ CASES = (
         "The gradient of a gradient",
         """
         @hl.kernel
-        def kernel(x):
-            out = torch.empty_like(x)
-            for tile in hl.tile(x.size(0)):
-                out[tile] = torch.exp(x[tile])
+        def kernel(y):
+            out = torch.empty_like(y)
+            for rows in hl.tile(y.size(0)):
+                most, total = hl.full([rows], -torch.inf), hl.zeros([rows])
+                for columns in hl.tile(y.size(1)):
+                    higher = torch.maximum(most, y[rows, columns].amax(1))
+                    shares = torch.exp(y[rows, columns] - higher[:, None]).sum(1)
+                    most, total = higher, total * torch.exp(most - higher) + shares
+                for columns in hl.tile(y.size(1)):
+                    out[rows, columns] = torch.exp(y[rows, columns] - most[:, None]) / total[:, None]
             return out
 
-        x.requires_grad_()
-        (grad,) = torch.autograd.grad(kernel(x).sum(), x, create_graph=True)
-        grad.sum().backward()
+        y.requires_grad_()
+        (grad,) = torch.autograd.grad(kernel(y).square().sum(), y, create_graph=True)
+        grad.square().sum().backward()
         """,
     ),
 )
