@@ -69,12 +69,17 @@ def spelled(
 
 def decisions_of(spelling: Spelling, name: str) -> tuple[Decision, ...]:
     """What is decided on a kernel for a target by its name in `TARGETS`."""
+    return _planned(*passed(spelling, name))
+
+
+def passed(spelling: Spelling, name: str) -> tuple[ModuleOp, Any, Target]:
+    """(a kernel behind the passes, its options, the target), for a target by its name in `TARGETS`."""
     target = parse_target(TARGETS[name])
     specialization = _specialized(spelling, target)
     given = {"tensor_maps": True, **spelling.options} if target.backend == "cuda" else {}
     options = complete_options(given, target)
     built = build_module(spelling.fn, parameter_specs(specialization), options, target)
-    return _planned(run_passes(built.module), options, target)
+    return run_passes(built.module), options, target
 
 
 def _planned(module: ModuleOp, options: Any, target: Target) -> tuple[Decision, ...]:
