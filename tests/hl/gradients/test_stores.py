@@ -54,11 +54,40 @@ def by_a_sum(x):
     return out
 
 
+@hl.kernel(autotune_effort="none")
+def by_a_computed_flat_index(x):
+    out = torch.empty([30], dtype=x.dtype)
+    for rows in hl.tile(x.size(0)):
+        for columns in hl.tile(x.size(1)):
+            out[rows.index[:, None] * 5 - (-columns.index[None, :])] = x[rows, columns].sin()
+    return out
+
+
+@hl.kernel(autotune_effort="none")
+def by_a_table(x):
+    out, table = torch.empty_like(x), torch.arange(x.size(1)).flip(0)
+    for rows in hl.tile(x.size(0)):
+        for columns in hl.tile(x.size(1)):
+            out[rows.index[:, None], table[columns][None, :]] = x[rows, columns].sin()
+    return out
+
+
+@hl.kernel(autotune_effort="none")
+def by_a_computed_sum(x):
+    out = torch.zeros([9, x.size(1)], dtype=x.dtype)
+    for rows, columns in hl.tile(x.shape):
+        for step in hl.grid(3):
+            out[rows.index + step, columns] = x[rows, columns]
+    return out
+
+
 @pytest.mark.parametrize(
     ("kernel", "reference"),
     [
         (by_quotient_and_rest, lambda x: x.sin().view(3, 2, -1)),
         (by_a_flat_index, torch.sin),
+        (by_a_computed_flat_index, lambda x: x.sin().reshape(-1)),
+        (by_a_table, lambda x: x.sin().flip(1)),
         (by_the_number_of_the_tile, lambda x: x.sin().view(3, 2, -1).sum(1)),
     ],
 )
@@ -71,6 +100,7 @@ def test_places_of_their_own(kernel: Any, reference: Any) -> None:
     [
         (by_the_rest, "is stored in every pass of the loop over at", "out[rows, at % 2] ="),
         (by_a_sum, "is stored at a sum of indices", "out[rows, one + other] ="),
+        (by_a_computed_sum, "is stored at a sum of indices", "out[rows.index + step, columns] ="),
     ],
 )
 def test_places_that_meet_are_refused(kernel: Any, message: str, statement: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
+from tilewright.hl.grad.places import Steps, of_symbol, steps_of
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, walk
 from tilewright.hl.symbols import Atom, Sym
 
@@ -20,12 +21,13 @@ def check(region: Region) -> None:
     loaded = {node.args[0].name for node in walk(region) if node.op == "load" and _floats(node)}
     stores: Stores = {}
     _collect(region, [], (), stores)
+    steps = steps_of(region)
     for name, several in stores.items():
         for node, loops, _ in several:
             if name in loaded:
                 raise _error(node, f"{name} is read and written in one loop", "write another tensor")
             if node.op == "store":
-                _check_passes(node, loops)
+                _check_passes(node, loops, steps)
         _check_overlap(name, several)
 
 
@@ -45,16 +47,18 @@ def _collect(region: Region, loops: list[Axis], arms: tuple[int, ...], stores: S
             _collect(inner, loops + node.kwargs.get("axes", []), arms + arm, stores)
 
 
-def _check_passes(node: Node, loops: list[Axis]) -> None:
+def _check_passes(node: Node, loops: list[Axis], steps: dict[int, Steps]) -> None:
     """Refuse a store whose elements several passes of a loop write: only the last one counts."""
     entries: list[Subscript] = node.args[1]
-    if any(isinstance(entry.what, Value) or isinstance(entry.offset, Value) for entry in entries):
-        return
+    computed = [part for entry in entries for part in (entry.what, entry.offset) if isinstance(part, Value)]
+    if any(value.id not in steps for value in computed):
+        return  # data
     ids = {entry.what for entry in entries if entry.kind == "tile"}
+    ids |= {axis for value in computed for axis, step in steps[value.id].items() if step}
     symbols = [part for entry in entries for part in (entry.what, entry.offset) if isinstance(part, Sym)]
     if any(axis.id in ids and any(isinstance(b, Value) for b in (axis.begin, axis.end)) for axis in loops):
         return  # ranges that are data: rows of different lengths
-    _check_sums_of_indices(node, loops)
+    _check_sums_of_indices(node, loops, steps)
     for axis in loops:
         once = type(axis.begin) is int and type(axis.end) is int and axis.end - axis.begin <= 1
         if axis.id not in ids and not _tell(symbols, axis) and not once:
@@ -65,14 +69,15 @@ def _check_passes(node: Node, loops: list[Axis]) -> None:
             )
 
 
-def _check_sums_of_indices(node: Node, loops: list[Axis]) -> None:
+def _check_sums_of_indices(node: Node, loops: list[Axis], known: dict[int, Steps]) -> None:
     """Refuse `out[i + j]`: passes along two axes write one element."""
     alone: set[int | str] = set()
-    several: list[dict[int | str, int]] = []
+    several: list[Steps] = []
     for entry in node.args[1]:
-        steps: dict[int | str, int] = {entry.what: 1} if entry.kind == "tile" else {}
-        for symbol in (part for part in (entry.what, entry.offset) if isinstance(part, Sym)):
-            steps |= {atom.key: abs(factor) for atom, factor in symbol.terms.items() if atom.kind == "begin"}
+        steps: Steps = {entry.what: 1} if entry.kind == "tile" else {}
+        for part in (entry.what, entry.offset):
+            made = of_symbol(part) if isinstance(part, Sym) else known[part.id] if isinstance(part, Value) else {}
+            steps |= {axis: abs(step) for axis, step in made.items() if step}
         several += [steps] if len(steps) > 1 else []
         alone |= set(steps) if len(steps) == 1 else set()
     extents = {axis.id: axis.end - axis.begin for axis in loops if type(axis.begin) is type(axis.end) is int}
