@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import BFloat16Type, Float16Type, Float32Type, Float64Type
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.subjects import CONTRACTION, LOOP
-from tilewright.ir.types import element_type
+from tilewright.ir.types import element_type, is_float
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, SubFOp
 from tilewright.ops.function import FuncOp
-
-_FLOATS = (BFloat16Type, Float16Type, Float32Type, Float64Type)
 
 
 def note_loops(function: FuncOp, decisions: Decisions) -> None:
@@ -46,7 +43,7 @@ def contraction(loop: ForOp | WhileOp) -> Answer[DotOp]:
     if isinstance(loop, WhileOp):
         return No("iterations until a condition is false are not known before them", instead="for k in tl.range(...)")
     end = loop.body.block.last_op
-    numbers = [n for n, first in enumerate(loop.iter_args) if isinstance(element_type(first.type), _FLOATS)]
+    numbers = [n for n, first in enumerate(loop.iter_args) if is_float(element_type(first.type))]
     if not numbers or end is None:
         return No("no floats go from an iteration to the next")
     added: list[Operation | None] = []

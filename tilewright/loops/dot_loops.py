@@ -18,18 +18,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis import affine
 from tilewright.analysis.affine import AffineAnalysis
 from tilewright.analysis.matrices import memory_operand, strip_views
 from tilewright.analysis.scalar_evolution import ScalarEvolution
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.decisions import Decisions, describe_op
-from tilewright.ir.types import i64, shape_of
+from tilewright.ir.decisions import Decisions
+from tilewright.ir.types import shape_of
 from tilewright.ir.values import defining_op
 from tilewright.ir.walk import walk
 from tilewright.loops.arithmetic import conjunction
+from tilewright.loops.blocks import beside, loop_through
 from tilewright.loops.lowering import Matrix, Scalars
 from tilewright.loops.nest import ALWAYS, ZERO, Index, Load, Node, Opaque, Poly, as_element, range_of, ranges_of
 from tilewright.loops.operands import Computed, Leaf, Operands, choice, load_of, loads_of
@@ -39,11 +40,10 @@ from tilewright.loops.subjects import DOT_LOOPS
 from tilewright.loops.terms import collected
 from tilewright.ops.control import ForOp, FuncOp, YieldOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.elementwise import AddFOp, DivSIOp
-from tilewright.passes.dce import eliminate_dead_code, is_removable
+from tilewright.ops.elementwise import AddFOp
+from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.placed_loads import first_write
 from tilewright.passes.rewriting import insert_before
-from tilewright.passes.trip_count import Preheader
 
 
 @dataclass(slots=True)
@@ -244,16 +244,11 @@ def _normal(function: FuncOp, found: DotSum) -> Answer[_Normal]:
 
 def _something_else(found: DotSum) -> No | None:
     """What the loops of a sum do beside; None if it is nothing."""
-    dots = {dot for dot, _ in found.dots}
+    own = {*found.loops, *(dot for dot, _ in found.dots)}
     for loop in found.loops:
-        for op in loop.body.block.ops:
-            if op in dots or op in found.loops or op is loop.body.block.last_op:
-                continue
-            if op.regions or not is_removable(op) or "isVolatile" in op.properties:
-                return No(f"the loop also has {describe_op(op)}", op, "it outside of the loop")
-        own = [r for r in loop.results if r.first_use is not None]
-        if len(own) > 1:
-            return No("the loop carries more than the sum of its dots", loop)
+        no = beside(loop, own, "the sum of its dots")
+        if no is not None:
+            return no
     block = found.place.parent
     assert block is not None
     loads = [load for dot, loops in found.dots if not loops for v in (dot.a, dot.b) for load in loads_of(v)]
@@ -363,20 +358,10 @@ def _apart(node: Node | tuple[Node, ...], *dims: Poly) -> bool:
 def _write(normal: _Normal) -> None:
     """Put the loop in front of the last operation of the sum, and let its result stand for the sum."""
     found, place, dot = normal.sum, normal.sum.place, normal.sum.last
-    preheader, kind, size = Preheader(place, i64), found.first.type, shape_of(dot.a.type)[1]
-    if normal.blocks is not None:
-        count = preheader.sum(normal.blocks)
-    else:
-        count = preheader.apply(DivSIOp, preheader.sum(normal.extent + affine.Poly.of(size - 1)), size)
-    body = Block(arg_types=[i64, kind])
-    end = YieldOp.create(operands=[body.args[1]])
-    body.add_op(end)
-    loop = ForOp.create(
-        operands=[preheader.known(0), count, preheader.known(1), found.first],
-        result_types=[kind],
-        regions=[Region(body)],
-    )
-    insert_before(loop, place)
+    size = shape_of(dot.a.type)[1]
+    loop = loop_through(normal.extent, size, normal.blocks, found.first, place)
+    body, end = loop.body.block, loop.body.block.last_op
+    assert end is not None
     at = affine.Poly.of(size) * affine.Poly.atom(body.args[0])
     limit = normal.extent if normal.blocks is None else None
     for matrix in (matrix for matrices in normal.matrices for matrix in matrices):
@@ -385,7 +370,7 @@ def _write(normal: _Normal) -> None:
         operand.made([matrix.at(at, limit, end) for matrix in matrices], end)
         for operand, matrices in zip(normal.operands, normal.matrices, strict=True)
     ]
-    made = DotOp.create(operands=[*operands, body.args[1]], result_types=[kind], properties=dot.properties)
+    made = DotOp.create(operands=[*operands, body.args[1]], result_types=[found.first.type], properties=dot.properties)
     insert_before(made, end)
     made.location = dot.location
     end.operands = [made.d]

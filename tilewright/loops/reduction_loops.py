@@ -17,16 +17,17 @@ import math
 from dataclasses import dataclass, field
 from functools import partial
 
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.analysis import affine
 from tilewright.analysis.constants import constant_of
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.attrs import I32
-from tilewright.ir.decisions import Decisions, describe_op
-from tilewright.ir.types import element_type, i64, ir_name, shape_of, tile_type
+from tilewright.ir.decisions import Decisions
+from tilewright.ir.types import element_type, ir_name, shape_of, tile_type
 from tilewright.ir.values import defining_op, is_inside, is_tile
 from tilewright.ir.walk import walk
+from tilewright.loops.blocks import beside, loop_through
 from tilewright.loops.lowering import Matrix, Scalars
 from tilewright.loops.nest import ALWAYS, ZERO, Load, Node, Poly, ranges_of
 from tilewright.loops.normal import normalized
@@ -35,17 +36,16 @@ from tilewright.loops.raising import VIEWS, Raising
 from tilewright.loops.subjects import REDUCTION_LOOPS
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.control import ForOp, FuncOp, YieldOp
-from tilewright.ops.elementwise import AddFOp, DivSIOp, FmaOp, MulFOp
+from tilewright.ops.control import ForOp, FuncOp
+from tilewright.ops.elementwise import AddFOp, FmaOp, MulFOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.reduce import ReduceOp, single_operation
 from tilewright.ops.shape import ReshapeOp
-from tilewright.ops.spec import spec_of
-from tilewright.passes.dce import eliminate_dead_code, is_removable
+from tilewright.ops.spec import Monoid, spec_of
+from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.placed_loads import first_write
-from tilewright.passes.rewriting import insert_before, replace, value_before
-from tilewright.passes.trip_count import Preheader
+from tilewright.passes.rewriting import replace, value_before
 
 _PRODUCTS = (MulFOp, FmaOp)
 _WIDTH = 128  # elements of a row in an iteration; how many iterations are taken as one is for planners to say
@@ -58,14 +58,21 @@ class _Reduction:
     Args:
         root: the operation that gives it.
         combine: by which elements are combined.
+        monoid: that this is.
         reduces, loops, loads: that it is made of.
     """
 
     root: Operation
     combine: Operation
+    monoid: Monoid
     reduces: list[ReduceOp] = field(default_factory=list)
     loops: list[ForOp] = field(default_factory=list)
     loads: list[LoadOp] = field(default_factory=list)
+
+    @property
+    def result(self) -> SSAValue:
+        """What it is combined to."""
+        return next(result for result in self.root.results if result.first_use is not None)
 
 
 @dataclass(slots=True)
@@ -106,10 +113,11 @@ def _found(root: Operation) -> _Reduction | None:
     if len(used) != 1 or ir_name(element_type(used[0].type)) not in ("f32", "f64"):
         return None
     combine = _combine_of(root, used[0])
-    if combine is None or spec_of(combine).monoid is None:
+    monoid = None if combine is None else spec_of(combine).monoid
+    if combine is None or monoid is None:
         return None
-    found = _Reduction(root, combine)
-    if not _take(found, used[0]) or not found.loops or not found.reduces or not found.loads:
+    found = _Reduction(root, combine, monoid)
+    if not _take(found, found.result) or not found.loops or not found.reduces or not found.loads:
         return None
     bases = {_base(load.ptr) for load in found.loads}
     return found if len(found.reduces) > 1 or len(bases) < len(found.loads) else None
@@ -154,9 +162,8 @@ def _take(found: _Reduction, value: SSAValue) -> bool:
         elif isinstance(op, ForOp):
             number, last = list(op.results).index(value), op.body.block.last_op  # type: ignore[arg-type]
             assert last is not None
-            first, monoid = op.iter_args[number], spec_of(found.combine).monoid
-            assert monoid is not None
-            if first not in carried and constant_of(first) != monoid.identity(32):
+            first = op.iter_args[number]
+            if first not in carried and constant_of(first) != found.monoid.identity(32):
                 return False
             found.loops += [op] if op not in found.loops else []
             carried.add(op.carried[number])
@@ -180,13 +187,9 @@ def _something_else(found: _Reduction) -> No | None:
     """What the loops do beside; None if it is nothing."""
     outer = found.loops[0]
     for loop in found.loops:
-        for op in loop.body.block.ops:
-            if op in found.loops or op is loop.body.block.last_op:
-                continue
-            if (op.regions and not isinstance(op, ReduceOp)) or not is_removable(op) or "isVolatile" in op.properties:
-                return No(f"the loop also has {describe_op(op)}", op, "it outside of the loop")
-        if len([result for result in loop.results if result.first_use is not None]) > 1:
-            return No("the loop carries more than the reduction", loop)
+        no = beside(loop, found.loops, "the reduction", (ReduceOp,))
+        if no is not None:
+            return no
     if not all(is_inside(load, outer) for load in found.loads) or outer.parent is not found.root.parent:
         return No("what it combines is not loaded in the loop")
     written = first_write(outer, found.root)
@@ -198,7 +201,7 @@ def _normal(function: FuncOp, found: _Reduction) -> Answer[_Normal]:
     no = _something_else(found)
     if no is not None:
         return no
-    raising, result = Raising(function), next(r for r in found.root.results if r.first_use is not None)
+    raising, result = Raising(function), found.result
     dims, kind = raising.dims((result, "reduced"), shape_of(result.type)), ir_name(element_type(result.type))
     node = normalized(raising.value(result, dims))
     if not isinstance(node, Combination) or len(node.terms) != 1 or len(node.terms[0].ranges) != 1:
@@ -235,39 +238,24 @@ def _is_whole(kind: str, factor: Node) -> bool:
 
 def _matrix(raising: Raising, load: Load, term: Term, rows: list[Poly], k: Poly, found: _Reduction) -> Matrix:
     """A factor, its rows those of the result."""
-    result = next(r for r in found.root.results if r.first_use is not None)
-    extent = math.prod(shape_of(result.type))
+    extent = math.prod(shape_of(found.result.type))
     conditions = sorted(term.condition.parts, key=fingerprint)
     has_rows = bool(rows) and not ranges_of(rows[0]).isdisjoint(ranges_of((load.offset, tuple(conditions))))
     shape = (extent, _WIDTH) if rows else (_WIDTH,)
-    kind = tile_type(shape, element_type(result.type))
+    kind = tile_type(shape, element_type(found.result.type))
     dims = (rows[0] if has_rows else ZERO, k)
     return Matrix(load, dims, (extent if has_rows else 1, _WIDTH), 1, conditions, False, found.loads[0], kind)
 
 
 def _write(found: _Reduction, normal: _Normal) -> None:
     """Put the loop in front of the end of the reduction, and let its result stand for that."""
-    root = found.root
-    result = next(r for r in root.results if r.first_use is not None)
-    preheader, element = Preheader(root, i64), element_type(result.type)
+    root, result, element = found.root, found.result, element_type(found.result.type)
     shape = shape_of(normal.matrices[0].kind)[:-1]
     kind = tile_type(shape, element) if shape else element
-    monoid = spec_of(found.combine).monoid
-    assert monoid is not None
-    first = value_before(ConstantOp.of(float(monoid.identity(32)), kind), root)
-    if normal.blocks is not None:
-        count = preheader.sum(normal.blocks)
-    else:
-        count = preheader.apply(DivSIOp, preheader.sum(normal.extent + affine.Poly.of(_WIDTH - 1)), _WIDTH)
-    body = Block(arg_types=[i64, kind])
-    end = YieldOp.create(operands=[body.args[1]])
-    body.add_op(end)
-    loop = ForOp.create(
-        operands=[preheader.known(0), count, preheader.known(1), first],
-        result_types=[kind],
-        regions=[Region(body)],
-    )
-    insert_before(loop, root)
+    first = value_before(ConstantOp.of(float(found.monoid.identity(32)), kind), root)
+    loop = loop_through(normal.extent, _WIDTH, normal.blocks, first, root)
+    body, end = loop.body.block, loop.body.block.last_op
+    assert end is not None
     for matrix in normal.matrices:
         matrix.hoist(loop)
     end.location = loop.location

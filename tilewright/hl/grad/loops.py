@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 import torch
@@ -81,7 +82,7 @@ class Backward:
         if not derived.text:
             self.saved = self.parameters = []
         self.places = [[*loaded, *written, *self.kept].index(name) for name in self.saved]
-        self.is_atomic = any(owner.form in ("atomic", "joined") for owner in derived.owners)
+        self.is_atomic = any(owner.is_atomic for owner in derived.owners)
         self.results = [owner.tensor for owner in derived.owners if owner.form != "joined"]
         held = set(map(overwritten.before, writes.held))
         self.copied = [at for at, name in enumerate(loaded) if name in held & set(self.saved)]
@@ -277,6 +278,8 @@ class Loop:
         self.loaded = {
             overwritten.before(key) if key in self.writes.held else key: tensor for key, tensor in loaded.items()
         }
+        held = set(map(overwritten.before, self.writes.held))
+        self._apart = [name not in held for name in self.loaded]  # which must not meet what is written
         self.written = {key: tensor for key, tensor in written.items() if _floats(tensor)}
         self.line = traces[0].graphs[at].line
         self.numbers = Program(name, traces[0].graphs[at].region).numbers
@@ -392,12 +395,10 @@ class Loop:
 
     def _check_apart(self, loads: tuple[Any, ...], outs: tuple[Any, ...]) -> None:
         """Refuse tensors that have elements in common with one that is written: their names say nothing of that."""
-        held = [name in map(overwritten.before, self.writes.held) for name in self.loaded]
-        others = [tensor for tensor, is_held in zip(loads, held, strict=True) if not is_held]
-        found = overwritten.meeting(outs, others)
+        found = overwritten.meeting(outs, [*compress(loads, self._apart)])
         if found is None:
             return
-        names = [*self.written, *(name for name, is_held in zip(self.loaded, held, strict=True) if not is_held)]
+        names = [*self.written, *compress(self.loaded, self._apart)]
         one, other = (names[at] for at in found)
         raise exc.NotDifferentiable(
             f"{one}, which the loop writes, has elements in common with {other}: the gradient of neither is known",
@@ -459,7 +460,7 @@ class Loop:
         """Refuse, or warn of, sums in any order where the user wants the same bits every time."""
         if not torch.are_deterministic_algorithms_enabled():
             return
-        atomic = [owner for owner in backward.derived.owners if owner.form in ("atomic", "joined")]
+        atomic = [owner for owner in backward.derived.owners if owner.is_atomic]
         if not atomic:
             return
         message = f"the gradient of {atomic[0].tensor} in {self.name} is summed atomically: {atomic[0].why}"

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.hl.grad.owners import Contribution, cover_together, covers, place
+from tilewright.hl.grad.owners import Contribution, accesses, cover_together, covers, place
 from tilewright.hl.grad.program import key_of
-from tilewright.hl.graph.nodes import HostTensor, Node, Region
+from tilewright.hl.graph.nodes import Node, Region, walk
 
 
 def before(name: str) -> str:
@@ -41,7 +41,12 @@ class Writes:
     def __init__(self, region: Region) -> None:
         self._writes: dict[str, list[Contribution]] = {}
         self._loads: dict[str, list[tuple[Node, Region]]] = {}
-        self._visit(region, [], [], True)
+        for one in accesses(region):
+            name = one.tensor.name
+            if one.node.op == "load":
+                self._loads.setdefault(name, []).append((one.node, one.region))
+            elif one.node.op == "store" or one.node.op.startswith("atomic"):
+                self._writes.setdefault(name, []).append(one)
         named = self._writes.items()
         self.lines = {name: several[0].node.line for name, several in named}
         self.covered = frozenset(name for name, several in named if _are_whole(several))
@@ -53,18 +58,6 @@ class Writes:
         names = self._loads.keys() | self._writes.keys()
         both = [name for name in self.covered if name in self._loads and before(name) not in names]
         self.held = frozenset(name for name in both if self._is_read_first(name))
-
-    def _visit(self, region: Region, loops: list[Any], grid: list[Any], always: bool) -> None:
-        for node in region.nodes:
-            if node.args and isinstance(node.args[0], HostTensor):
-                name = node.args[0].name
-                if node.op == "load":
-                    self._loads.setdefault(name, []).append((node, region))
-                elif node.op == "store" or node.op.startswith("atomic"):
-                    self._writes.setdefault(name, []).append(Contribution(node, region, loops, grid, always))
-            for inner in node.regions:
-                axes = node.kwargs.get("axes", [])
-                self._visit(inner, loops + axes, grid or axes, always and node.op == "loop")
 
     def _is_read_first(self, name: str) -> bool:
         """Whether every load of a tensor is of the place that the only store writes afterwards."""
@@ -91,16 +84,9 @@ def _are_whole(several: list[Contribution]) -> bool:
 def rename(region: Region) -> None:
     """Let the loads of what a tensor held before the loop name another tensor."""
     held = Writes(region).held
-
-    def visit(region: Region) -> None:
-        for node in region.nodes:
-            if node.op == "load" and node.args[0].name in held:
-                node.args = (replace(node.args[0], name=before(node.args[0].name)), *node.args[1:])
-            for inner in node.regions:
-                visit(inner)
-
-    if held:
-        visit(region)
+    for node in walk(region) if held else ():
+        if node.op == "load" and node.args[0].name in held:
+            node.args = (replace(node.args[0], name=before(node.args[0].name)), *node.args[1:])
 
 
 _TRIES: Any = 10_000

@@ -9,7 +9,7 @@ atomic     the subscripts are data, or change in an inner loop: programs meet in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,13 +39,18 @@ class Owner:
     why: str
     line: int
 
+    @property
+    def is_atomic(self) -> bool:
+        """Whether it is added up in any order."""
+        return self.form in ("atomic", "joined")
+
 
 @dataclass
 class Contribution:
-    """What one load adds to the gradient of its tensor.
+    """What one load adds to the gradient of its tensor, or another access to one.
 
     Args:
-        node: the contribution.
+        node: the access.
         region: that holds it.
         loops: axes of the loops around it.
         grid: those of the outermost.
@@ -71,17 +76,24 @@ class Contribution:
 def contributions(region: Region) -> dict[str, list[Contribution]]:
     """The contributions in a derived region, by tensor."""
     found: dict[str, list[Contribution]] = {}
+    for one in accesses(region):
+        if one.node.op == "atomic_gradient":
+            found.setdefault(one.tensor.name, []).append(one)
+    return found
 
-    def visit(region: Region, loops: list[Axis], grid: list[Axis], always: bool) -> None:
+
+def accesses(region: Region) -> Iterator[Contribution]:
+    """Every access to a tensor of the host, and where it stands."""
+
+    def visit(region: Region, loops: list[Axis], grid: list[Axis], always: bool) -> Iterator[Contribution]:
         for node in region.nodes:
-            if node.op == "atomic_gradient":
-                found.setdefault(node.args[0].name, []).append(Contribution(node, region, loops, grid, always))
+            if node.args and isinstance(node.args[0], HostTensor):
+                yield Contribution(node, region, loops, grid, always)
             for inner in node.regions:
                 axes = node.kwargs.get("axes", [])
-                visit(inner, loops + axes, grid or axes, always and node.op == "loop")
+                yield from visit(inner, loops + axes, grid or axes, always and node.op == "loop")
 
-    visit(region, [], [], True)
-    return found
+    return visit(region, [], [], True)
 
 
 def place(axis: Axis, entries: Sequence[Subscript]) -> int | None:

@@ -6,6 +6,7 @@ import functools
 from dataclasses import dataclass
 
 from tilewright.analysis.affine import PointerForm
+from tilewright.backends.cpu import tuning
 from tilewright.backends.llvm.types import V
 
 Offsets = tuple[int, ...]
@@ -36,6 +37,11 @@ class Address:
         """Whether all lanes have one address."""
         return self.offsets is None and self.varying is None and not self.base.type.lanes
 
+    @property
+    def known(self) -> Offsets | None:
+        """The offsets, where the distances of all lanes from each other are known."""
+        return None if self.varying is not None or self.base.type.lanes else self.offsets
+
 
 @functools.cache
 def neighbours(offsets: Offsets, size: int) -> int:
@@ -44,3 +50,9 @@ def neighbours(offsets: Offsets, size: int) -> int:
     while run > 1 and any(offsets[i + 1] - offsets[i] != size for i in range(len(offsets) - 1) if (i + 1) % run):
         run //= 2
     return run
+
+
+def worthwhile_run(offsets: Offsets, size: int) -> int | None:
+    """Length of these runs, where an instruction for each is better than others; None where it is not."""
+    run = neighbours(offsets, size)
+    return run if run == len(offsets) or (run >= tuning.SHORTEST_RUN and run * size >= 8) else None

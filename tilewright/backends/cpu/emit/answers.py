@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
-from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.emit.address import Address, neighbours
+from tilewright.backends.cpu.emit.address import Address, worthwhile_run
 from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.base.decision import Answer, No, Yes
@@ -35,9 +34,9 @@ def _reach(address: Address, size: int, lanes: int) -> Answer[int]:
     """How many elements go at once, and why not more; the runner-up is an instruction for each of them."""
     if address.uniform:
         return Yes(1, "one element for all lanes")
-    if address.offsets is not None and address.varying is None and not address.base.type.lanes:
-        run = neighbours(address.offsets, size)
-        if run == lanes or (run >= tuning.SHORTEST_RUN and run * size >= 8):
+    if address.known is not None:
+        run = worthwhile_run(address.known, size)
+        if run is not None:
             return Yes(run, f"{run} neighbours at a time: {lanes // run} for {lanes} elements, {lanes} one by one")
         return No(f"its {lanes} elements are no neighbours: {lanes} places, or vectors and shuffles")
     if address.step is not None:

@@ -22,8 +22,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.affine import Form, PointerForm, Poly, divisor_of
 from tilewright.analysis.constants import constant_elements
 from tilewright.analysis.index import CONST, Coord, Index
-from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.emit.address import Address, Offsets, neighbours
+from tilewright.backends.cpu.emit.address import Address, Offsets, neighbours, worthwhile_run
 from tilewright.backends.cpu.emit.answers import tell_access, tell_scalar
 from tilewright.backends.cpu.emit.dummy_address import shared_condition
 from tilewright.backends.cpu.emit.scalarize import for_each_lane, gathers, scatters
@@ -189,11 +188,10 @@ def lane_pointers(ev: Values, address: Address, lanes: int) -> V:
 def first_neighbour(ev: Values, pointer: SSAValue, index: Index) -> V | None:
     """Where the first lane is, if all others lie behind it, side by side; None else."""
     address, size = address_of(ev, pointer, index), pointee_bytes(pointer.type)
-    if address.offsets is None or address.varying is not None or address.base.type.lanes:
+    offsets = address.known
+    if offsets is None or neighbours(offsets, size) < len(offsets):
         return None
-    if neighbours(address.offsets, size) < len(address.offsets):
-        return None
-    return ev.f.gep(address.base, address.offsets[0])
+    return ev.f.gep(address.base, offsets[0])
 
 
 def pointers(ev: Values, value: SSAValue, index: Index) -> V:
@@ -214,10 +212,9 @@ def _read(ev: Values, t: T, address: Address, mask: V | None, other: V | None) -
         mask = None
     if address.uniform and (mask is None or not mask.type.lanes):
         return _read_scalar(ev, t, address.base, mask, other)
-    whole = address.varying is None and not address.base.type.lanes and address.offsets is not None
-    if whole and address.offsets is not None:
-        run = neighbours(address.offsets, size)
-        if run == lanes or (run >= tuning.SHORTEST_RUN and run * size >= 8):
+    if address.known is not None:
+        run = worthwhile_run(address.known, size)
+        if run is not None:
             return _read_runs(ev, t, address, run, mask, other)
         if mask is None and (shuffled := _read_shuffled(ev, t, address)) is not None:
             return shuffled
@@ -413,11 +410,11 @@ def _write(ev: Values, value: V, address: Address, mask: V | None) -> None:
         return
     value = f.splat(value, lanes)
     size = max(1, value.type.bits // 8)
-    if address.varying is None and address.offsets is not None and not address.base.type.lanes:
-        run = neighbours(address.offsets, size)
-        if run == lanes or (run >= tuning.SHORTEST_RUN and run * size >= 8):
+    if address.known is not None:
+        run = worthwhile_run(address.known, size)
+        if run is not None:
             for start in range(0, lanes, run):
-                pointer, part = f.gep(address.base, address.offsets[start]), f.slice(value, start, run)
+                pointer, part = f.gep(address.base, address.known[start]), f.slice(value, start, run)
                 if mask is None and ev.streaming and part.type.bytes % LINE == 0:
                     f.store(part, pointer, LINE, f"!nontemporal {f.module.metadata('!{i32 1}')}")
                     ev.streamed = True
