@@ -21,10 +21,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ["TILEWRIGHT_CACHE_DIR"] = tempfile.mkdtemp(prefix="tilewright-bench-")
-
 import torch
 
+import tilewright
 from benchmarks.hl_workloads import WORKLOADS, workload
 from tilewright import hl
 from tilewright.hl.tune import journal
@@ -55,6 +54,7 @@ def search(kernel: Any, args: tuple[Any, ...], effort: str, strategy: str, secon
         strategy: its name; "" for that of the effort.
         seconds: how long it may take; 0 for what the effort says.
     """
+    tilewright.knobs.cache.dir = Path(tempfile.mkdtemp(prefix="tilewright-bench-"))
     settings = {"autotune_log_level": 0, "autotune_budget_seconds": seconds, "autotuner_fn": strategy or None}
     fresh = hl.kernel(kernel.fn, **settings)
     bound = fresh.bind(args)

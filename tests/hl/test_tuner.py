@@ -18,10 +18,10 @@ import torch
 
 from tilewright import hl, testing
 from tilewright.hl.tune import journal, pools, strategies, workers
-from tilewright.hl.tune.bench import Subject
+from tilewright.hl.tune.bench import Bench, Subject
 from tilewright.hl.tune.driver import Driver, is_faster
 from tilewright.hl.tune.journal import Journal
-from tilewright.hl.tune.outcomes import Compiled, Failed, Timed
+from tilewright.hl.tune.outcomes import Compiled, Failed, Job, Plan, Timed
 from tilewright.hl.tune.strategies import Space
 from tilewright.launch.asynchronous import active
 
@@ -128,6 +128,24 @@ def test_wrong_results_are_refused_with_the_place_of_the_first_difference():
     driver.among(BLOCKS[:3])
     (why,) = driver.failures.values()
     assert why.startswith("wrong result: ") and "result 0 differs first at [3, 17]" in why and "1 of 4096" in why
+
+
+def test_the_first_run_of_the_reference_which_loads_code_is_no_time_where_turns_have_none():
+    def function(seconds):
+        cold = [0.3] if seconds < 0.01 else []
+
+        def run(x):
+            time.sleep(cold.pop() if cold else seconds)
+            return x * 2
+
+        return run
+
+    functions = {0: function(0.001), 1: function(0.2)}
+    subject = Subject((X,), functions.__getitem__, lambda what: ())
+    said = {}
+    job = Job([(number, number) for number in functions], Plan(drop=False, seconds=0.6))
+    Bench(subject).do(job, lambda number, outcome: said.update({number: outcome}))
+    assert said[0].ratio == 1 and said[1].ratio > 4
 
 
 @forks

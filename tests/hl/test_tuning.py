@@ -120,13 +120,17 @@ def test_fresh_processes_where_none_can_be_forked(monkeypatch, capsys):
 
 
 @pytest.mark.skipif(not testing.can_fork(), reason="nothing is compiled in processes")
-def test_devices_that_share_a_search(capsys):
-    """As on a GPU: forked processes compile, and fresh ones measure, one for each device."""
+def test_devices_that_share_a_search(capsys, monkeypatch, tmp_path):
+    """As on a GPU: forked processes compile, and fresh ones measure, one for each device; these find what was compiled,
+    wherever this process keeps it, and compile nothing."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setattr(knobs.cache, "dir", tmp_path / "here")
     x = torch.randn(20, 30)
     configs = [hl.Config(block_sizes=[rows]) for rows in (1, 2, 4, 8)]
     kernel = hl.kernel(scaled, configs=configs, autotune_precompile_jobs=2, autotune_devices=["cpu"])
     torch.testing.assert_close(kernel(x, 2), x * 2)
     assert "4 configurations timed, 0 out" in capsys.readouterr().err
+    assert (tmp_path / "here").exists() and not (tmp_path / "elsewhere").exists()
 
 
 def test_what_cannot_be_sent_runs_here_and_that_is_said(monkeypatch, capsys):

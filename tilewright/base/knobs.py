@@ -11,7 +11,7 @@ import copy
 import functools
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self, cast
@@ -497,6 +497,16 @@ class Knobs:
                 meta = knob.metadata
                 if meta:  # a hook has no environment variable
                     yield f"{group.name}.{knob.name}", meta["env"], getattr(values, knob.name), meta["help"]
+
+    def take(self, values: Mapping[str, Any]) -> None:
+        """Set knobs by their full names, as another process has them.
+
+        Args:
+            values: by name, such as "cache.dir"; see `describe`.
+        """
+        for name, value in values.items():
+            group, _, knob = name.partition(".")
+            setattr(getattr(self, group), knob, value)
 
 
 knobs = Knobs()

@@ -1,6 +1,9 @@
 """Checking and timing candidates, in whatever process a worker is.
 
-run each once, and compare --> drop what is hopelessly slow --> time the rest in turns with the reference
+run each once, and compare --> run again, and drop what is hopelessly slow --> time the rest in turns with the reference
+
+The first run of anything loads code, and that of the reference, which is the first of its process, also what all others
+find loaded: it says nothing of either.
 """
 
 from __future__ import annotations
@@ -76,25 +79,23 @@ class Bench:
     def _measure(self, job: Job, plan: Plan, send: Send) -> None:
         deadline = time.perf_counter() + plan.seconds
         runs: dict[int, testing.Candidate] = {}
-        once: dict[int, float] = {}  # seconds of the first run
-        first = 0.0  # of the reference
+        again: dict[int, float] = {}  # seconds of the second run
         for number, what in job.items:
             if runs and time.perf_counter() > deadline:
                 break
             self.watch(number)
             try:
-                seconds, run, wrong = self._tried(what, plan)
+                run, wrong = self._tried(what, plan)
+                seconds = 0.0 if wrong else self._seconds(run.once)
             except Exception as error:
                 send(number, Failed.of(error))
                 continue
-            first = first or seconds
             if wrong:
                 send(number, Failed("wrong result", f"its results are not those of the baseline: {wrong}"))
-            elif plan.drop and seconds > max(1e-3, _HOPELESS * first):
-                seconds = min(seconds, run.sample())
-                send(number, Timed((seconds * 1e3,), (first * 1e3,)))
+            elif plan.drop and runs and seconds > max(1e-3, _HOPELESS * next(iter(again.values()))):
+                send(number, Timed((seconds * 1e3,), (next(iter(again.values())) * 1e3,)))
             else:
-                runs[number], once[number] = run, seconds
+                runs[number], again[number] = run, seconds
         times = self._times(runs, plan, deadline, send)
         reference = times.get(next(iter(runs), -1), [])
         for number, rounds in times.items():
@@ -102,7 +103,7 @@ class Bench:
             if both:
                 send(number, Timed(tuple(rounds[:both]), tuple(reference[:both])))
             else:  # there was no time for turns
-                send(number, Timed((once[number] * 1e3,), (first * 1e3,)))
+                send(number, Timed((again[number] * 1e3,), (next(iter(again.values())) * 1e3,)))
         self._restore()
 
     def _times(
@@ -115,36 +116,39 @@ class Bench:
             send(number, Failed.of(error))
         return {number: times.get(number, []) for number in runs if number not in refused}
 
-    def _tried(self, what: Any, plan: Plan) -> tuple[float, testing.Candidate, str]:
-        """Seconds of a run, what to time, and where its results are wrong."""
+    def _tried(self, what: Any, plan: Plan) -> tuple[testing.Candidate, str]:
+        """What to time, and where its results are wrong."""
         function = self.subject.load(what)
         if plan.check and self._baseline is None and self.subject.expected is not None:
-            _, self._baseline, _ = self._results(self.subject.expected)
+            self._baseline, _ = self._results(self.subject.expected)
+        found, results = self._results(function)
+        wrong = ""
         if plan.check:
-            seconds, found, results = self._results(function)
             self._baseline = found if self._baseline is None else self._baseline
             wrong = difference(found, self._baseline, results, plan.atol, plan.rtol)
-        else:
-            (seconds, _, _), wrong = self._results(function), ""
 
         def call() -> None:
             function(*self._args)
 
         run = testing.Candidate(call, before=self._restore) if self._changed else testing.Candidate(call)
-        return seconds, run, wrong
+        return run, wrong
 
-    def _results(self, function: Callable[..., Any]) -> tuple[float, list[Any], int]:
-        """Seconds of a run; tensors that it returns, and those among the arguments behind it; how many it returns."""
-        self._restore()
+    def _seconds(self, run: Callable[[], None]) -> float:
+        """Seconds of a run, until a GPU has done it."""
         begin = time.perf_counter()
-        results = [tensor.clone() for tensor in tensors_in(function(*self._args))]
+        run()
         if self._gpu() is not None:
             torch.cuda.synchronize(self._gpu())
-        seconds = time.perf_counter() - begin
+        return time.perf_counter() - begin
+
+    def _results(self, function: Callable[..., Any]) -> tuple[list[Any], int]:
+        """Tensors that a run returns, and those among the arguments behind it; how many it returns."""
+        self._restore()
+        results = [tensor.clone() for tensor in tensors_in(function(*self._args))]
         for arg, kept in self._kept:
             if not same(arg, kept) and not any(arg is changed for changed, _ in self._changed):
                 self._changed.append((arg, kept))
-        return seconds, [*results, *(arg.clone() for arg, _ in self._kept)], len(results)
+        return [*results, *(arg.clone() for arg, _ in self._kept)], len(results)
 
     def _restore(self) -> None:
         for arg, kept in self._changed:

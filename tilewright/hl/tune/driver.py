@@ -34,6 +34,7 @@ _IDLE = {"quick": 3, "full": 6}  # so many rounds that improve less than _ENOUGH
 _ENOUGH = 0.005
 _SEARCHING = {"quick": 0.88, "full": 0.9}  # of all time; the rest is for the end
 _FINALISTS, _FINAL = 5, {"quick": 40.0, "full": 200.0}  # of the last race: candidates, milliseconds of each
+_TURNS = 3  # of the last race, or there was no time for it
 _SURE = 0.99  # the winner of the last race takes at most so much of the default's time, or the default stays
 _WORTHY = 0.6  # of the time behind the search the last race gets so much, the rest is for what the keys are worth
 
@@ -101,6 +102,7 @@ class Driver(Rounds):
         strategy = strategy or self._strategy(effort)
         if isinstance(strategy, strategies.Finite):
             return self.among(strategy.configs)
+        self._meanwhile = getattr(strategy, "prepare", None)
         seconds = self.settings.autotune_budget_seconds or _SECONDS[effort]
         last = self.began + seconds
         self.deadline = self.progress.deadline = self.began + seconds * _SEARCHING[effort]
@@ -190,8 +192,10 @@ class Driver(Rounds):
             self.journal.timed(
                 config, self.times[config], timed, self._compiled.get(config), at=self._at(), part="final"
             )
+        if default not in found or len(found[default].rounds) < _TURNS:
+            return self.best()
         sure = [config for config, timed in found.items() if config == default or is_faster(timed)]
-        return min(sure, key=lambda config: found[config].ratio) if sure else self.best()
+        return min(sure, key=lambda config: found[config].ratio)
 
     def ablation(self, config: Config) -> dict[str, float]:
         """What each key of a configuration is worth: how many times as long it takes with the default's value there.

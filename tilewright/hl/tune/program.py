@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import torch
 
+import tilewright
 from tilewright.hl.config import Config
 from tilewright.hl.runtime.loaded import Loaded
 from tilewright.hl.tune.agreement import tensors_in
@@ -161,14 +162,15 @@ def _read(data: bytes, device: str | None) -> Any:
 
 
 def fresh(sent: Portable, device: str | None) -> Start:
-    """Workers that are fresh processes, which use `device` in place of the GPU that the arguments are on."""
+    """Workers that are fresh processes, which use `device` in place of the GPU that the arguments are on. Their knobs
+    are those of this process, such as the folder of the cache, where they find what was compiled ahead."""
 
     def start(connection: Connection, file: int) -> Process:
         ends = connection.fileno(), file
         command = [sys.executable, "-c", f"from {__name__} import main; main()", *map(str, ends)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         with tempfile.TemporaryFile() as given:
-            pickle.dump((sent, device), given)
+            pickle.dump((sent, device, {name: value for name, _, value, _ in tilewright.knobs.describe()}), given)
             given.seek(0)
             own = {"stdin": given, "pass_fds": ends, "start_new_session": True}  # Ctrl-C is the driver's
             return _Fresh(subprocess.Popen(command, env=environment, **own))  # type: ignore[call-overload]
@@ -202,5 +204,6 @@ class _Fresh:
 def main() -> None:
     """A fresh worker: descriptors of its pipe and its slot are on the command line, the arguments on standard input."""
     connection, slot = Connection(int(sys.argv[1])), Slot(int(sys.argv[2]))
-    sent, device = pickle.load(sys.stdin.buffer)
+    sent, device, knobs = pickle.load(sys.stdin.buffer)
+    tilewright.knobs.take(knobs)
     live(lambda: sent.subject(device), connection, slot)

@@ -65,6 +65,7 @@ class Rounds:
         self._configs: list[Config] = []
         self._compiled: dict[Config, Compiled] = {}
         self._usual: float | None = None  # milliseconds of the reference
+        self._meanwhile: Callable[[], None] | None = None  # to do once, while workers are busy
 
     def race(self, configs: Sequence[Config]) -> None:
         """Compile, check and time configurations that were not tried before."""
@@ -101,6 +102,12 @@ class Rounds:
         self._measure(ready, reference)
         for number, outcome in workers.outcomes(self.deadline):
             self._take(self._configs[number], outcome, reference, wanted)
+
+    def _tick(self) -> None:
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        self.progress.tick()
 
     def _measure(self, ready: list[Config], reference: Config | None) -> list[Config]:
         """Submit what is to be measured, in as many parts as there are devices; nothing is ready behind it."""
@@ -182,7 +189,7 @@ class Rounds:
 
     def _pool(self) -> tuple[Workers, Form]:
         if self._workers is None:
-            workers, form, note = make_pool(self.bound, self.args, self.progress.tick)
+            workers, form, note = make_pool(self.bound, self.args, self._tick)
             self._workers = workers, form
             if note:
                 self._say(1, note)

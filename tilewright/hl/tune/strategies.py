@@ -7,6 +7,7 @@ these, or makes one of the user's own: whatever has `propose`.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,7 +65,10 @@ def _number(fragment: Any, value: Any) -> float:
 
 
 class Strategy(Protocol):
-    """Chooses what is tried."""
+    """Chooses what is tried.
+
+    What it needs seconds for it may do in a method `prepare()`, which is called once while the first candidates compile.
+    """
 
     def propose(self, space: Space, times: Times, count: int) -> Sequence[Config]:
         """Candidates to try next.
@@ -189,10 +193,20 @@ class Surrogate:
     """
 
     def __init__(self, make: Callable[[int], Regressor] | None = None, pool: int = 256) -> None:
-        self._make, self._pool = make or _trees, pool
+        self._make: Callable[[int], Regressor] | None = make or _trees
+        self._pool = pool
+
+    def prepare(self) -> None:
+        """Load the library of the model; without a model from here on where it is broken."""
+        try:
+            if self._make is _trees:
+                importlib.import_module("sklearn.ensemble")
+        except ImportError:
+            self._make = None
 
     def propose(self, space: Space, times: Times, count: int) -> Sequence[Config]:
-        if len(best_of(times, 8)) < 8:
+        self.prepare()
+        if self._make is None or len(best_of(times, 8)) < 8:
             return PatternSearch().propose(space, times, count)
         near = list(PatternSearch().propose(space, times, max(1, count // 4)))
         pool = self._candidates(space, times)
@@ -216,6 +230,7 @@ class Surrogate:
             return []
         worst = 2 * max(time for time in times.values() if math.isfinite(time))
         logs = [math.log(time if math.isfinite(time) else worst) for time in times.values()]
+        assert self._make is not None
         model = self._make(space.rng.randrange(1 << 30))
         model.fit([space.vector(config) for config in times], logs)
         rows = numpy.asarray([space.vector(config) for config in pool], numpy.float32)
@@ -228,12 +243,8 @@ class Surrogate:
 
 
 def has_trees() -> bool:
-    """Whether scikit-learn is installed, and whole."""
-    try:
-        importlib.import_module("sklearn.ensemble")
-    except ImportError:
-        return False
-    return True
+    """Whether scikit-learn is installed; importing it takes seconds."""
+    return importlib.util.find_spec("sklearn") is not None
 
 
 def _trees(seed: int) -> Regressor:
