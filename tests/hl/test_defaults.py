@@ -204,6 +204,20 @@ def test_tiles_that_several_stores_share_fit_the_first_cache_of_a_cpu(monkeypatc
     assert hl.kernel(turned_pairs).bind(args).config_spec.default_config()["block_sizes"] == [16]
 
 
+def shifted(x, bias):
+    out = torch.empty_like(x)
+    for rows, columns in hl.tile([x.size(0), x.size(1)], block_size=[64, None]):
+        out[rows, columns] = x[rows, columns] + bias[columns]
+    return out
+
+
+def test_tiles_have_room_for_blocks_that_the_program_chose(monkeypatch):
+    monkeypatch.setattr(spec, "machine_of", lambda device: CPU)
+    for static in (True, False):
+        bound = hl.kernel(shifted, static_shapes=static).bind((torch.empty(128, 1 << 14), torch.empty(1 << 14)))
+        assert bound.config_spec.default_config()["block_sizes"] == [1024]
+
+
 def one_step_after_another(x):
     out = torch.empty_like(x)
     for tile in hl.tile(x.size(2)):

@@ -81,6 +81,15 @@ def by_a_computed_sum(x):
     return out
 
 
+@hl.kernel(autotune_effort="none")
+def by_a_sum_of_counts(x, count):
+    out = torch.zeros([6 + count, x.size(1)], dtype=x.dtype)
+    for one in hl.grid(x.size(0)):
+        for other in hl.grid(count):
+            out[one + other, :] = x[one, :] * other
+    return out
+
+
 @pytest.mark.parametrize(
     ("kernel", "reference"),
     [
@@ -107,3 +116,8 @@ def test_places_that_meet_are_refused(kernel: Any, message: str, statement: str)
     with pytest.raises(hl.exc.NotDifferentiable, match=message) as caught:
         kernel(*leaves((torch.randn(6, 5, dtype=torch.float64),)))
     assert statement in str(caught.value) and " ^" in str(caught.value) and caught.value.hint
+
+
+def test_places_that_may_meet_for_some_count_are_refused() -> None:
+    with pytest.raises(hl.exc.NotDifferentiable, match="is stored at a sum of indices"):
+        by_a_sum_of_counts(*leaves((torch.randn(6, 5, dtype=torch.float64), 3)))

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from tilewright.hl.grad.owners import Contribution, Owner, covers, decide
+from tilewright.hl.grad.program import Made
 from tilewright.hl.grad.simplify import simplify
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Value, clone, walk
 
@@ -116,9 +117,9 @@ def _alone(region: Region, name: str, fresh: Callable[[], int]) -> Node | None:
     return copy.nodes[0] if cheap and len(copy.nodes) == 1 and [n.op for n in nodes].count("loop") == 1 else None
 
 
-def line(view: HostTensor, base: str) -> str:
-    """The line of host code that makes the gradient of a view."""
-    return f"grad_{view.name} = grad_{base}.view({list(view.shape)})"
+def made(view: HostTensor, base: str) -> Made:
+    """The gradient of a view, which is a view of that of the other tensor."""
+    return Made(f"grad_{view.name}", f"grad_{base}.view({{shape}})", tuple(view.shape))
 
 
 def of_call(pairs: list[tuple[str, str]], named: Mapping[str, torch.Tensor]) -> Aliases:

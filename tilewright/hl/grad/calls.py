@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.constexpr import plain
-from tilewright.hl.grad import counts, names
+from tilewright.hl.grad import counts, names, runs
 from tilewright.hl.grad.loops import Backward, Loop
 from tilewright.hl.grad.runs import Place, Run, running
 from tilewright.hl.grad.sizes import depend_on_tiles
@@ -32,6 +32,7 @@ class Differentiated:
     Args:
         kernel: it.
         args: the arguments of a call, all by position.
+        static: whether sizes are constants of the derivation.
 
     Attributes:
         bound: the kernel for these arguments.
@@ -39,11 +40,11 @@ class Differentiated:
             is wanted; None where loops run again.
     """
 
-    def __init__(self, kernel: Kernel, args: tuple[Any, ...]) -> None:
-        self.kernel, self.bound = kernel, kernel.found(args)
+    def __init__(self, kernel: Kernel, args: tuple[Any, ...], static: bool) -> None:
+        self.kernel, self.bound, self.static = kernel, kernel.found(args), static
         arguments = dict(zip(kernel.signature.parameters, marked(kernel, args), strict=True))
         outside = reads(kernel.fn, arguments)
-        options = SimpleNamespace(static_shapes=True, check_trace=True, index_dtype=kernel.settings.index_dtype)
+        options = SimpleNamespace(static_shapes=static, check_trace=True, index_dtype=kernel.settings.index_dtype)
         try:
             self.traces = host.trace_whole(kernel.source, kernel.scope, arguments, options, outside)
         except exc.Error as error:  # of a kernel that compiles
@@ -81,11 +82,17 @@ class Differentiated:
             config = self.bound.config
             assert config is not None
             self._last = config, self._loaded_for(config)
-        return self._last[1].run(*args)
+        return self._run(self._last[1], args)
 
     def run(self, config: Config, args: tuple[Any, ...]) -> Any:
         """The same in a configuration."""
-        return self._loaded_for(config).run(*args)
+        return self._run(self._loaded_for(config), args)
+
+    def _run(self, loaded: Loaded, args: tuple[Any, ...]) -> Any:
+        if self.static:
+            return loaded.run(*args)
+        with runs.called_with(args):
+            return loaded.run(*args)
 
     def _loaded_for(self, config: Config) -> Loaded:
         loaded = self._loaded.get(config)
@@ -106,25 +113,46 @@ class Differentiated:
             fixed = bool(self.bound.configs) or any(depend_on_tiles(graph.region) for graph in self.traces[0].graphs)
             settings = self.kernel.settings
             count = len(self.traces[0].graphs)
-            found = [Loop(self.kernel.name, self.traces, at, settings, sizes, fixed, config) for at in range(count)]
+            found = [
+                Loop(self.kernel.name, self.traces, at, settings, sizes, fixed, config, self._closed(config, at))
+                for at in range(count)
+            ]
             self._loops[config] = found
         return found
 
+    def _closed(self, config: Config, at: int) -> Callable[[], Loop] | None:
+        """What gives a loop where the sizes of the call that runs are constants."""
+        if self.static:
+            return None
+        return lambda: differentiated(self.kernel, runs.arguments(), static=True).loops(config)[at]
 
-_known: WeakKeyDictionary[Kernel, dict[Any, list[Differentiated]]] = WeakKeyDictionary()
 
-
-def differentiated(kernel: Kernel, args: tuple[Any, ...]) -> Differentiated:
+def differentiated(kernel: Kernel, args: tuple[Any, ...], static: bool = False) -> Differentiated:
     """The kernel as a part of autograd for arguments like these, derived when they are new.
 
     Whatever makes another binding makes another derivative: constants, what the host decided, a key of the user's.
+
+    Args:
+        kernel: it.
+        args: the arguments of a call, all by position.
+        static: whether sizes are constants of the derivation though the kernel leaves them open. They are where it
+            cannot be followed otherwise.
     """
-    key = kernel.found(args), *(key_of(arg, True) for arg in marked(kernel, args))
-    several = _known.setdefault(kernel, {}).setdefault(key, [])
-    found = next((one for one in several if one.holds(args)), None)
+    static = static or kernel.settings.static_shapes
+    key = kernel.found(args), static, *(key_of(arg, static) for arg in marked(kernel, args))
+    several: list[Differentiated | None] = kernel.derived.setdefault(key, [])
+    if None in several:
+        return differentiated(kernel, args, static=True)
+    found = next((one for one in several if one is not None and one.holds(args)), None)
     if found is None:
-        with torch.no_grad():
-            found = Differentiated(kernel, args)
+        try:
+            with torch.no_grad():
+                found = Differentiated(kernel, args, static)
+        except exc.NotDifferentiable:
+            if static:
+                raise
+            several.append(None)
+            return differentiated(kernel, args, static=True)
         several.append(found)
     return found
 
@@ -132,7 +160,7 @@ def differentiated(kernel: Kernel, args: tuple[Any, ...]) -> Differentiated:
 def call(kernel: Kernel, args: tuple[Any, ...]) -> Any:
     """Call a kernel so that PyTorch can go back through it."""
     found = differentiated(kernel, args)
-    kernel.watched = found if kernel.settings.static_shapes else None  # else sizes are constants here, and not there
+    kernel.watched = found if found.static == kernel.settings.static_shapes else None  # else sizes are not constants
     return found(args)
 
 
@@ -150,11 +178,13 @@ def backward_of(kernel: Kernel, args: tuple[Any, ...]) -> list[tuple[int, Backwa
     with suppress(exc.Error), running(Run(launching=False)), torch.enable_grad():  # finds out what are views
         found.run(found.bound.config or found.bound.default_config(), given)
     made = []
-    for loop in found.loops():
-        floats = [(name, t.text) for name, t in loop.loaded.items() if t.dtype.is_floating_point]
-        own = [name for name, text in floats if not wanted or text not in kernel.signature.parameters or text in wanted]
-        if own and loop.written:
-            made.append((loop.line, loop.as_called(frozenset(own))))
+    with runs.called_with(args):
+        for loop in found.loops():
+            floats = [(name, t.text) for name, t in loop.loaded.items() if t.dtype.is_floating_point]
+            names = kernel.signature.parameters
+            own = [name for name, text in floats if not wanted or text not in names or text in wanted]
+            if own and loop.written:
+                made.append((loop.line, loop.as_called(frozenset(own))))
     return made
 
 

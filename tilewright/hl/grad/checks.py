@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
 from tilewright.hl.grad.places import Steps, of_symbol, steps_of
@@ -80,11 +82,13 @@ def _check_sums_of_indices(node: Node, loops: list[Axis], known: dict[int, Steps
             steps |= {axis: abs(step) for axis, step in made.items() if step}
         several += [steps] if len(steps) > 1 else []
         alone |= set(steps) if len(steps) == 1 else set()
-    extents = {axis.id: axis.end - axis.begin for axis in loops if type(axis.begin) is type(axis.end) is int}
+    counted = [axis for axis in loops if type(axis.begin) is type(axis.end) is int]
+    extents: dict[int | str, int] = {axis.id: axis.end - axis.begin for axis in counted}
     for steps in several:
-        reached = 0
+        reached: float = 0
         for axis, step in sorted(steps.items(), key=lambda one: one[1]):
-            if axis in alone or axis not in extents or extents[axis] <= 1:
+            extent = extents.get(axis, math.inf)  # of those that are open any may be the longest
+            if axis in alone or extent <= 1:
                 continue
             if step <= reached:
                 raise _error(
@@ -92,7 +96,7 @@ def _check_sums_of_indices(node: Node, loops: list[Axis], known: dict[int, Steps
                     f"{node.args[0].name} is stored at a sum of indices, and the last of the passes that meet counts",
                     "store each element once",
                 )
-            reached += step * (extents[axis] - 1)
+            reached += step * (extent - 1)
 
 
 def _tell(symbols: list[Sym], axis: Axis) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tilewright.hl.grad.extents import is_known
 from tilewright.hl.graph.nodes import Node, Region, Value, operands, walk
 from tilewright.hl.symbols import Sym, show, substitute
 from tilewright.hl.trace.host import Traced
@@ -42,8 +43,8 @@ def settle(traced: Traced) -> list[Fact]:
 
 
 def _number(traced: Traced, bound: Any, facts: dict[str, Any]) -> Any:
-    """What a bound is in the call, if it is made of numbers of the host alone."""
-    if not isinstance(bound, Sym) or any(atom.kind != "host" for atom in bound.atoms()):
+    """What a bound is in the call, if it is made of numbers of the host alone; sizes are never negative, and stay."""
+    if not isinstance(bound, Sym) or is_known(bound) or any(atom.kind != "host" for atom in bound.atoms()):
         return bound
     known = substitute(bound, traced.actual.get)
     if isinstance(known, Sym):

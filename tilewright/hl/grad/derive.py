@@ -19,7 +19,7 @@ from tilewright.hl.grad.exchange import Exchange, Exchanged, Keeping, exchanges
 from tilewright.hl.grad.history import Histories, kept, reads
 from tilewright.hl.grad.kept_types import store_as_read
 from tilewright.hl.grad.maxima import running_maxima
-from tilewright.hl.grad.program import Program
+from tilewright.hl.grad.program import Program, buffer_of
 from tilewright.hl.grad.simplify import histories, simplify
 from tilewright.hl.grad.summaries import keeping, load_summaries
 from tilewright.hl.grad.text import program_text
@@ -55,6 +55,7 @@ def derive(
     sizes: dict[int, int],
     views: aliases.Aliases = frozenset(),
     keeps: bool = False,
+    is_open: bool = False,
 ) -> Derived:
     """The backward pass of a top-level loop.
 
@@ -67,6 +68,7 @@ def derive(
         sizes: the sizes of tiles in the forward pass, whoever chose them.
         views: the tensors that are views of others, to whose gradients PyTorch would add theirs.
         keeps: whether the forward pass may keep more than its results.
+        is_open: whether sizes are symbols in the traces.
 
     Raises:
         NotDifferentiable: it has none, or a size that the trace invented got into it.
@@ -75,7 +77,7 @@ def derive(
     with torch.autograd.graph.saved_tensors_hooks(
         as_they_are, as_they_are
     ):  # those of the caller are for its own tensors
-        first, second = (_derived(traced, at, wanted, name, blocks, sizes, views, keeps) for traced in traces)
+        first, second = (_derived(traced, at, wanted, name, blocks, sizes, views, keeps, is_open) for traced in traces)
     if first.text != second.text:
         pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
         ours = next((line.strip() for line, twin in pairs if line != twin), "")
@@ -97,6 +99,7 @@ def _derived(
     sizes: dict[int, int],
     views: aliases.Aliases,
     keeps: bool,
+    is_open: bool,
 ) -> Derived:
     graph = traced.graphs[at]
     region = clone(graph.region)
@@ -110,8 +113,10 @@ def _derived(
         while True:
             try:
                 first, made = _reversed(traced, region, wanted, histories, blocks or {})
-                forward = _forward(traced, region, first, made, name, sizes) if keeps and not histories.loops else None
-                derived = _settled(first, made, Program(name, made, blocks=sizes), wanted, blocks, views)
+                kept = Program(name.replace("_backward", "_forward"), Region(), blocks=sizes, is_open=is_open)
+                forward = _forward(traced, region, first, made, kept) if keeps and not histories.loops else None
+                program = Program(name, made, blocks=sizes, is_open=is_open)
+                derived = _settled(first, made, program, wanted, blocks, views)
                 return replace(derived, forward=forward, forward_text=program_text(forward) if forward else "")
             except exc.HistoryNeeded as error:
                 histories.add(error.loop, error)
@@ -168,15 +173,13 @@ def _reversed(
     return first, made
 
 
-def _forward(
-    traced: Traced, region: Region, adjoint: Adjoint, made: Region, name: str, sizes: dict[int, int]
-) -> Program | None:
-    """The forward pass that keeps what `made`, which is changed, loads then; None where there is nothing to keep."""
+def _forward(traced: Traced, region: Region, adjoint: Adjoint, made: Region, program: Program) -> Program | None:
+    """`program`, as the forward pass that keeps what `made`, which is changed, loads then; None for nothing."""
     before, top = region.nodes[:-1], region.nodes[-1]
     found = load_summaries(made, adjoint.inner, top, adjoint.fresh)
     if not found:
         return None
-    return keeping(traced, before, top, found, Program(name.replace("_backward", "_forward"), Region(), blocks=sizes))
+    return keeping(traced, before, top, found, program)
 
 
 def _refused(error: Exception, message: str, line: int) -> exc.NotDifferentiable:
@@ -243,15 +246,13 @@ def _settled(
     program.given = sorted(wanted)[:1] if not program.tensors else []
     kept = {node.args[0].name: node.args[0] for node in walk(region) if node.op == "store"}
     for tensor in kept.values():
-        program.made.append(
-            f"{tensor.name} = torch.empty({list(tensor.shape)}, dtype={tensor.dtype}, device={{device}})"
-        )
+        program.made.append(buffer_of(tensor.name, tensor.shape, tensor.dtype))
     decided = []
     for several in found.values():
         name = several[0].tensor.name
         decided.append(joined.get(name) or owners.decide(several))
         if name in joined:
-            program.made.append(aliases.line(several[0].tensor, dict(views)[name]))
+            program.made.append(aliases.made(several[0].tensor, dict(views)[name]))
         owners.settle(adjoint.trace, program, several, decided[-1], sizes)
     simplify(region)
     _check_names(program)
@@ -261,8 +262,7 @@ def _settled(
 
 def _check_names(program: Program) -> None:
     """Refuse numbers with the names of tensors of the derived kernel."""
-    made = {line.split(" = ")[0] for line in program.made}
-    twice = (made | set(program.tensors)) & set(program.numbers)
+    twice = (program.own | set(program.tensors)) & set(program.numbers)
     if twice:
         raise exc.NotDifferentiable(
             f"{min(twice)} is a number, and the name of a gradient", hint=f"give {min(twice)} another name"

@@ -20,6 +20,7 @@ import torch
 
 from tilewright.hl.dims import Axis
 from tilewright.hl.grad.adjoint import Adjoint, Pass, Sub
+from tilewright.hl.grad.extents import agree, is_known, is_zero
 from tilewright.hl.grad.history import Histories, largest
 from tilewright.hl.grad.maxima import running_maxima
 from tilewright.hl.grad.owners import Contribution, place
@@ -43,7 +44,7 @@ class Exchange:
 
     inner: Node
     axis: Axis
-    end: int
+    end: Any
     tensors: frozenset[str]
 
     @property
@@ -90,10 +91,9 @@ def _may_move(inner: Node, axis: Axis, top: Node) -> bool:
     """Whether what a pass needs can be had in a program of its own."""
     (own, *several) = inner.kwargs["axes"]
     before = top.regions[0].nodes[: top.regions[0].nodes.index(inner)]
-    plain = not several and own.kind == axis.kind == "tile" and own.block is None and type(axis.end) is int
+    plain = not several and own.kind == axis.kind == "tile" and own.block is None and is_known(axis.end)
     known = all(is_placed(out, top.kwargs["axes"]) for out in inner.outs)
-    starts = type(axis.begin) is int and axis.begin == 0
-    return plain and known and starts and not any(node.regions or node.op == "product" for node in before)
+    return plain and known and is_zero(axis.begin) and not any(node.regions or node.op == "product" for node in before)
 
 
 def is_placed(out: Value, grid: list[Axis]) -> bool:
@@ -111,11 +111,11 @@ def _uncovered(dims: list[Any], grid: list[Axis]) -> list[Axis]:
 def _is_single(axis: Axis) -> bool:
     """Whether a program has one index of an axis, whatever the configuration."""
     one = axis.kind == "grid" or (axis.kind == "tile" and axis.block == 1)
-    return one and type(axis.begin) is int and axis.begin == 0 and type(axis.end) is int
+    return one and is_zero(axis.begin) and is_known(axis.end)
 
 
-def _end(inner: Node) -> int | None:
-    """The index behind the last one that any program reaches in an inner loop."""
+def _end(inner: Node) -> Any:
+    """The index behind the last one that any program reaches in an inner loop; None where only data say."""
     (begin,), (end,) = inner.kwargs["begin"], inner.kwargs["end"]
     return None if isinstance(begin, Value) else largest(end)
 
@@ -247,7 +247,7 @@ class Exchanged(Adjoint):
         entry = next(entry for entry in load.args[1] if entry.kind == "tile" and entry.what == one.own.id)
         index = None
         for bound, test in ((begin, torch.ge), (end, torch.lt)):
-            if type(bound) is int and (bound == 0 or test is torch.lt):
+            if is_zero(bound) or (test is torch.lt and (type(bound) is int or agree(bound, one.end))):
                 continue
             if index is None:
                 with self.trace.silence():

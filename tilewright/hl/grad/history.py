@@ -20,10 +20,11 @@ import torch
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
+from tilewright.hl.grad.extents import is_known
 from tilewright.hl.grad.program import dims_of
 from tilewright.hl.grad.replay import Env, Replay
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, walk
-from tilewright.hl.symbols import Sym
+from tilewright.hl.symbols import Sym, cdiv
 from tilewright.hl.trace.host import Traced
 from tilewright.hl.trace.state import raw_shape
 
@@ -74,7 +75,7 @@ class Histories:
         if None in dims:
             raise self.loops[id(loop)]
         covered = {dim.id for dim in dims if isinstance(dim, Axis)}
-        shape: list[int] = []
+        shape: list[Any] = []
         entries: list[Subscript] = []
         for axis in around:
             if axis.id not in covered:
@@ -89,7 +90,7 @@ class Histories:
         name = f"{value.name or 'carried'}_at_{loop.kwargs['axes'][0].name}_{loop.kwargs['axes'][0].id}_{at}"
         return HostTensor(name, "", tuple(shape), (), value.dtype), entries
 
-    def _number(self, loop: Node, axis: Axis) -> tuple[Any, int]:
+    def _number(self, loop: Node, axis: Axis) -> tuple[Any, Any]:
         """(the number of the current tile of an axis, how many there are)."""
         end = self._end(loop, axis)
         if axis.kind == "jagged" or type(axis.begin) is not int:
@@ -98,21 +99,23 @@ class Histories:
         if block is None:
             block = self.blocks[axis.id] = self._sizes[axis.id]
         number = Sym.of(axis.offset) - axis.begin
-        return (number if block == 1 else number // block), max(0, -(-(end - axis.begin) // block))
+        count = cdiv(end - axis.begin, block)
+        return (number if block == 1 else number // block), max(0, count) if type(count) is int else count
 
-    def _end(self, loop: Node, axis: Axis) -> int:
+    def _end(self, loop: Node, axis: Axis) -> Any:
         end = largest(axis.end)
-        if end is None or type(axis.begin) is not int or axis.begin < 0:
+        known = type(axis.begin) is int and (axis.begin == 0 or type(end) is int)
+        if end is None or not known or axis.begin < 0:
             raise self.loops[id(loop)]
         return end
 
 
-def largest(end: Any) -> int | None:
+def largest(end: Any) -> Any:
     """The largest number that the end of a range can be; None where only data say."""
-    if type(end) is int:
+    if is_known(end):
         return end
     atom = end.atom if isinstance(end, Sym) else None
-    bounds = [arg for arg in atom.args if type(arg) is int] if atom is not None and atom.key == "min" else []
+    bounds = [arg for arg in atom.args if is_known(arg)] if atom is not None and atom.key == "min" else []
     return bounds[0] if bounds else None
 
 

@@ -18,11 +18,13 @@ from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.grad import aliases, overwritten, runs
 from tilewright.hl.grad.derive import Derived, derive, place, tensors_of
+from tilewright.hl.grad.extents import actual, host_numbers
 from tilewright.hl.grad.made import differentiable, kernel_of
 from tilewright.hl.grad.program import Program
 from tilewright.hl.graph.nodes import walk
 from tilewright.hl.runtime.kernel import Kernel
 from tilewright.hl.settings import Settings
+from tilewright.hl.symbols import Sym
 from tilewright.hl.trace.host import Traced
 
 
@@ -68,17 +70,14 @@ class Backward:
         self.kept: list[str] = []
         self.without: Callable[[], Backward] | None = None
         if derived.forward is not None and derived.text:
-            self.forward = kernel_of(
-                derived.forward_text, derived.forward.name, settings, forward_config, bool(derived.forward.numbers)
-            )
+            self.forward = _kernel(derived.forward, derived.forward_text, settings, forward_config)
             self.kept = list(derived.forward.results)
-        numbers = bool(program.numbers)
-        self.kernel = kernel_of(derived.text, program.name, settings, config, numbers) if derived.text else None
+        self.kernel = _kernel(program, derived.text, settings, config) if derived.text else None
         self._twice: Kernel | None = None
         self.is_checked = False
         incoming = {f"grad_{name}" for name in written}
         self.saved = [name for name in program.tensors if name not in incoming]
-        self.parameters = [*program.tensors, *program.numbers]
+        self.parameters = program.parameters
         if not derived.text:
             self.saved = self.parameters = []
         self.places = [[*loaded, *written, *self.kept].index(name) for name in self.saved]
@@ -112,7 +111,7 @@ class Backward:
         given = {**dict(zip((*self.loaded, *self.written), tensors, strict=True)), **numbers}
         program = self.derived.forward
         with torch.no_grad():
-            made = self.forward(*(given[name] for name in (*program.tensors, *program.numbers)))
+            made = self.forward(*(given[name] for name in program.parameters))
         return tuple(made)
 
     def check(self, named: Mapping[str, Any]) -> None:
@@ -129,11 +128,11 @@ class Backward:
             with _disable_current_modes():
                 if self.forward is not None and self.derived.forward is not None:
                     program = self.derived.forward
-                    self.forward.bind(tuple(given[name] for name in (*program.tensors, *program.numbers)))
+                    self.forward.bind(tuple(given[name] for name in program.parameters))
                     device = next(tensor.device for tensor in named.values() if isinstance(tensor, torch.Tensor))
                     kept = [node.args[0] for node in walk(program.region) if node.op == "store"]
                     given |= {
-                        one.name: torch.empty(tuple(one.shape), dtype=one.dtype, device=device)
+                        one.name: torch.empty(actual(one.shape, given), dtype=one.dtype, device=device)
                         for one in kept
                         if one.name in self.kept
                     }
@@ -258,6 +257,7 @@ class Loop:
         sizes: the sizes of tiles in the forward pass, by the number of the axis.
         fixed: whether the tiles of the backward pass are as large.
         config: of the forward pass.
+        closed: where sizes are open in `traces`, gives the same loop with those of the call that runs as constants.
     """
 
     def __init__(
@@ -269,9 +269,10 @@ class Loop:
         sizes: dict[int, int],
         fixed: bool,
         config: Config,
+        closed: Callable[[], Loop] | None = None,
     ) -> None:
         self.name, self.traces, self.at, self.settings = name, traces, at, settings
-        self.config = config
+        self.config, self.closed = config, closed
         self.sizes, self.blocks = sizes, sizes if fixed else None
         loaded, written = tensors_of(traces[0], at)
         self.writes = overwritten.Writes(traces[0].graphs[at].region)
@@ -282,11 +283,14 @@ class Loop:
         self._apart = [name not in held for name in self.loaded]  # which must not meet what is written
         self.written = {key: tensor for key, tensor in written.items() if _floats(tensor)}
         self.line = traces[0].graphs[at].line
-        self.numbers = Program(name, traces[0].graphs[at].region).numbers
+        shapes = [size for tensor in (*self.loaded.values(), *self.written.values()) for size in tensor.shape]
+        self._is_open = closed is not None and any(isinstance(size, Sym) for size in shapes)
+        self.numbers = Program(name, traces[0].graphs[at].region).numbers | host_numbers(shapes)
         self._views = [] if self.writes.held else aliases.candidates(self.loaded, traces[0].source.tree)
         self._known: dict[tuple[frozenset[str], aliases.Aliases, bool], Backward] = {}
         self._wanted: dict[tuple[bool, ...], frozenset[str]] = {}
         self._ready: dict[tuple[bool, ...], Backward] = {}  # what calls like one before need not look at again
+        self._shut: set[tuple[bool, ...]] = set()  # calls for which sizes have to be constants
 
     def text(self, launch: str) -> str:
         """What the host does in the place of the launch."""
@@ -335,6 +339,29 @@ class Loop:
         if not outs:
             launch()
             return []
+        if self.closed is not None and flags in self._shut:
+            return self.closed()._step(launch, loads, outs, numbers, given, keeps)
+        try:
+            backward = self._way_back(flags, wanted, changed, loads, outs, numbers, keeps)
+        except exc.NotDifferentiable:
+            if self.closed is None:
+                raise
+            self._shut.add(flags)
+            return self.closed()._step(launch, loads, outs, numbers, given, keeps)
+        self._apply(backward, launch, loads, outs, numbers, given)
+        return backward.saved
+
+    def _way_back(
+        self,
+        flags: tuple[bool, ...],
+        wanted: frozenset[str],
+        changed: list[str],
+        loads: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        numbers: dict[str, Any],
+        keeps: bool,
+    ) -> Backward:
+        """The backward pass of a call, of which everything has been checked."""
         views: aliases.Aliases = frozenset()
         if self._views:
             views = aliases.of_call(self._views, dict(zip(self.loaded, loads, strict=True)))
@@ -348,8 +375,7 @@ class Loop:
             backward = self._checked(backward, named, wanted, views)
         if keeps and not self._views and not backward.is_atomic and not self.writes.held:
             self._ready[flags] = backward
-        self._apply(backward, launch, loads, outs, numbers, given)
-        return backward.saved
+        return backward
 
     def _apply(
         self,
@@ -433,7 +459,7 @@ class Loop:
             name = f"{self.name}_backward{number}"
             may = keeps and not number and not self.writes.held  # the configuration is that of one loop
             with _disable_current_modes():  # of whoever wants to know whether there is one, without data
-                derived = derive(self.traces, self.at, wanted, name, self.blocks, self.sizes, views, may)
+                derived = derive(self.traces, self.at, wanted, name, self.blocks, self.sizes, views, may, self._is_open)
             given = list(self.loaded), list(self.written)
             config = config_of(derived.program, self.blocks)
             forward = None if derived.forward is None else self._forward_config(derived.forward)
@@ -451,7 +477,12 @@ class Loop:
     def as_called(self, wanted: frozenset[str]) -> Backward:
         """The backward pass that a call for these tensors has; with the views of one, where there was any."""
         views = next((views for names, views, _ in self._known if names == wanted), frozenset())
-        return self.backward(wanted, views, keeps=True)
+        try:
+            return self.backward(wanted, views, keeps=True)
+        except exc.NotDifferentiable:
+            if self.closed is None:
+                raise
+            return self.closed().as_called(wanted)
 
     def _place(self) -> Any:
         return place(self.traces[0], self.line)
@@ -476,6 +507,11 @@ class Loop:
 
 def _floats(tensor: Any) -> bool:
     return bool(tensor.dtype.is_floating_point)
+
+
+def _kernel(program: Program, text: str, settings: Settings, config: Config | None) -> Kernel:
+    numbers = program.is_open or bool(program.numbers)
+    return kernel_of(text, program.name, settings, config, numbers, not program.is_open)
 
 
 def config_of(program: Program, blocks: dict[int, int] | None) -> Config | None:

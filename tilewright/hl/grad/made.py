@@ -13,7 +13,12 @@ from tilewright.hl.settings import Settings
 
 
 def kernel_of(
-    text: str, name: str, settings: Settings, config: Config | None = None, has_numbers: bool = True
+    text: str,
+    name: str,
+    settings: Settings,
+    config: Config | None = None,
+    has_numbers: bool = True,
+    static: bool = True,
 ) -> Kernel:
     """The kernel `name` of a module's text.
 
@@ -23,11 +28,12 @@ def kernel_of(
         settings: how the kernel is treated.
         config: its configuration; None where it is chosen as for any kernel.
         has_numbers: whether parameters are numbers, which two traces tell from constants.
+        static: whether sizes are constants of it.
     """
     file = f"<hl {name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
     settings = copy.copy(settings)
-    settings.static_shapes = True  # the text has the sizes as numbers
+    settings.static_shapes = static
     settings.check_trace = settings.check_trace and has_numbers  # two derivations have been compared
     scope: dict[str, Any] = {"__name__": file}
     exec(compile(text, file, "exec"), scope)

@@ -17,9 +17,10 @@ import torch
 
 from tilewright.hl.dims import Axis
 from tilewright.hl.grad import checks
-from tilewright.hl.grad.program import Program
+from tilewright.hl.grad.extents import agree, is_known, is_zero
+from tilewright.hl.grad.program import Program, buffer_of
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, walk
-from tilewright.hl.symbols import Sym
+from tilewright.hl.symbols import Sym, cdiv, same
 from tilewright.hl.trace.state import Trace
 
 
@@ -99,22 +100,16 @@ def accesses(region: Region) -> Iterator[Contribution]:
 def place(axis: Axis, entries: Sequence[Subscript]) -> int | None:
     """The dimension that an axis subscripts, one index of it for each of its own."""
     for at, entry in enumerate(entries):
-        if entry.kind == "tile" and entry.what == axis.id and _is_zero(entry.offset):
+        if entry.kind == "tile" and entry.what == axis.id and is_zero(entry.offset):
             return at
-        if entry.kind == "scalar" and isinstance(entry.what, Sym) and _is_zero(entry.what - Sym.of(axis.offset)):
+        if entry.kind == "scalar" and isinstance(entry.what, Sym) and is_zero(entry.what - Sym.of(axis.offset)):
             return at if axis.kind == "grid" or axis.prime == 1 else None
     return None
 
 
-def _is_zero(offset: Any) -> bool:
-    return type(offset) is int and offset == 0
-
-
 def _is_counted(axis: Axis) -> bool:
     """Whether the programs along an axis can be counted now."""
-    return all(type(bound) is int for bound in (axis.begin, axis.end)) and (
-        axis.block is None or type(axis.block) is int
-    )
+    return all(map(is_known, (axis.begin, axis.end))) and (axis.block is None or type(axis.block) is int)
 
 
 def covers(one: Contribution) -> bool:
@@ -125,18 +120,20 @@ def covers(one: Contribution) -> bool:
     for entry in one.entries:
         if entry.kind == "tile":
             axis = axes[entry.what]
-            whole = type(axis.begin) is int and axis.begin == 0 and _is_zero(entry.offset)
-            if not (whole and type(axis.end) is int and axis.end == entry.extent):
+            if not (is_zero(axis.begin) and is_zero(entry.offset) and agree(axis.end, entry.extent)):
                 return False
         elif entry.kind == "slice":
             length = one.node.kwargs["dims"][entry.at].size()
-            if not (_is_zero(entry.what) and entry.step == 1 and type(length) is int and length == entry.extent):
+            if not (is_zero(entry.what) and entry.step == 1 and agree(length, entry.extent)):
                 return False
-        elif not (
-            entry.extent == 1 or any(place(axis, [entry]) == 0 and axis.end == entry.extent for axis in one.loops)
-        ):
+        elif not (same(entry.extent, 1) or any(_reaches_all(axis, entry) for axis in one.loops)):
             return False
     return True
+
+
+def _reaches_all(axis: Axis, entry: Subscript) -> bool:
+    """Whether an index is that of an axis, which goes from the begin of the dimension to its end."""
+    return place(axis, [entry]) == 0 and is_zero(axis.begin) and agree(axis.end, entry.extent)
 
 
 def cover_together(several: list[Contribution]) -> bool:
@@ -199,8 +196,9 @@ def part_size(region: Region, axis: Axis) -> int:
                 _typical(entry, node) for entry in node.args[1] if not (entry.kind == "tile" and entry.what == axis.id)
             ]
             widest = max(widest, math.prod(sizes))
-    extent: int = axis.end - axis.begin
-    return max(1, min(1 << max(0, (16384 // widest).bit_length() - 1), extent))
+    size = 1 << max(0, (16384 // widest).bit_length() - 1)
+    extent = axis.end - axis.begin
+    return max(1, min(size, extent) if type(extent) is int else size)
 
 
 def _typical(entry: Subscript, node: Node) -> int:
@@ -246,17 +244,15 @@ def settle(
         name = f"parts_{tensor.name}"
         for axis in parts:
             axis.block = blocks(axis) if axis.block is None else axis.block
-        dims = ", ".join(map(str, [-(-(axis.end - axis.begin) // axis.block) for axis in parts] + shape))
         result = f"{name}.sum({list(range(len(parts))) if len(parts) > 1 else 0})"
-    else:
-        dims = ", ".join(map(str, shape))
+    counts = [cdiv(axis.end - axis.begin, axis.block) for axis in parts]
     if owner.form == "store":
         plain = covers(several[0]) if len(several) == 1 else cover_together(several)
     else:
         plain = len(several) == 1 and covers(several[0]) and _once(several[0], parts)
     kind = "empty" if plain and owner.form in ("store", "partial") else "zeros"
     held = dtype if owner.form == "store" else wide
-    program.made.append(f"{name} = torch.{kind}([{dims}], dtype={held}, device={{device}})")
+    program.made.append(buffer_of(name, [*counts, *shape], held, kind))
     program.results.append(result if held == dtype else f"{result}.to({dtype})")
     fresh = HostTensor(name, name, (*(0 for _ in parts), *shape), (), held)
     for one in several:

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.hl.dims import Axis
+from tilewright.hl.dims import Axis, Dim
+from tilewright.hl.grad.extents import host_numbers, is_known, tensor_of
 from tilewright.hl.graph.nodes import HostNumber, HostTensor, Node, Region, Value, leaves, operands, symbols, walk
 from tilewright.hl.symbols import Sym
+
+
+@dataclass(frozen=True)
+class Made:
+    """A tensor that the host code of a derived kernel makes.
+
+    Args:
+        name: of the tensor.
+        text: the expression that makes it, with `{shape}` and `{device}` in it.
+        shape: its extents, numbers or symbols.
+    """
+
+    name: str
+    text: str
+    shape: tuple[Any, ...]
+
+    def line(self, device: str, write: Callable[[Any], str]) -> str:
+        """The statement; `write` says how extents are written."""
+        return f"{self.name} = {self.text.format(shape=write(list(self.shape)), device=device)}"
+
+
+def buffer_of(name: str, shape: Any, dtype: Any, kind: str = "empty") -> Made:
+    """A new tensor, whose elements are undefined or zeros."""
+    return Made(name, f"torch.{kind}({{shape}}, dtype={dtype}, device={{device}})", tuple(shape))
 
 
 @dataclass
@@ -18,23 +43,25 @@ class Program:
     Args:
         name: of the function.
         region: ends with the loop; its loads and stores name the tensors of `tensors` and those that `made` makes.
-        made: lines of host code before the loop, which make the results.
+        made: what the host code makes before the loop: the results, and what loops keep for each other.
         results: expressions of what the function returns.
         given: names of tensors that are parameters though nothing loads them.
         blocks: block sizes of the forward pass, by the number of the axis: those that the program registers.
+        is_open: whether sizes are no constants of it.
     """
 
     name: str
     region: Region
-    made: list[str] = field(default_factory=list)
+    made: list[Made] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
     given: list[str] = field(default_factory=list)
     blocks: dict[int, int] = field(default_factory=dict)
+    is_open: bool = False
 
     @property
     def tensors(self) -> list[str]:
         """The parameters that are tensors, in the order of their first use."""
-        own = {line.split(" = ")[0] for line in self.made}
+        own = self.own
         found = dict.fromkeys(self.given)
         for node in walk(self.region):
             for tensor in node.args[:1]:
@@ -43,15 +70,35 @@ class Program:
         return list(found)
 
     @property
+    def own(self) -> set[str]:
+        """Names of the tensors that it makes."""
+        return {one.name for one in self.made}
+
+    @property
+    def sizes(self) -> list[tuple[str, int, Any]]:
+        """The extents of the parameters, where sizes are open: (tensor, dimension, number or symbol)."""
+        found: dict[str, tuple[Any, ...]] = {}
+        for tensor in filter(None, map(tensor_of, walk(self.region) if self.is_open else ())):
+            found.setdefault(tensor.name, tensor.shape)
+        own = self.own
+        return [(name, at, size) for name, shape in found.items() if name not in own for at, size in enumerate(shape)]
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of what the kernel takes: tensors, and numbers that no extent of these is."""
+        told = {str(size.atom.key) for _, _, size in self.sizes if isinstance(size, Sym) and size.atom is not None}
+        return [*self.tensors, *(name for name in self.numbers if name not in told)]
+
+    @property
     def numbers(self) -> dict[str, str]:
-        """The parameters that are numbers: the host's expression of each, by name."""
-        found: dict[str, str] = {}
+        """The numbers of the host that it is made of: the host's expression of each, by name."""
+        found = host_numbers(size for one in self.made for size in one.shape)
         for node in walk(self.region):
             for number in leaves((node.args, node.kwargs)):
                 if isinstance(number, HostNumber):
                     found[number.name] = number.text
             for symbol in symbols_of(node):
-                found.update({str(atom.key): atom.text for atom in symbol.atoms() if atom.kind == "host"})
+                found.update(host_numbers([symbol]))
         return found
 
     @property
@@ -104,11 +151,15 @@ def uses(region: Region, found: dict[int, list[int]] | None = None) -> dict[int,
 
 
 def dims_of(axes: list[Axis], value: Value) -> list[Any]:
-    """For each dimension the axis that it is, a number, or None for what is neither."""
+    """For each dimension the axis that it is, a size that the host knows, or None for what is neither."""
     sizes = {axis.size: axis for axis in axes}
-    return [
-        sizes.get(dim.atom) if dim.atom is not None else dim.static if not dim.atoms else None for dim in value.dims
-    ]
+
+    def told(dim: Dim) -> Any:
+        axis = None if dim.atom is None else sizes.get(dim.atom)
+        size = dim.size() if axis is None else axis
+        return size if axis is not None or is_known(size) else None
+
+    return [told(dim) for dim in value.dims]
 
 
 def key_of(tree: Any) -> Any:

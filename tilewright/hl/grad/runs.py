@@ -48,6 +48,7 @@ class Run:
 
 class _State(threading.local):
     run: Run | None = None
+    args: tuple[Any, ...] = ()
 
 
 _state = _State()
@@ -66,6 +67,21 @@ def running(run: Run) -> Iterator[Run]:
         yield run
     finally:
         _state.run = before
+
+
+@contextlib.contextmanager
+def called_with(args: tuple[Any, ...]) -> Iterator[None]:
+    """Inside, a kernel runs with these arguments in this thread."""
+    before, _state.args = _state.args, args
+    try:
+        yield
+    finally:
+        _state.args = before
+
+
+def arguments() -> tuple[Any, ...]:
+    """The arguments of the kernel that runs in this thread."""
+    return _state.args
 
 
 def _nothing() -> None:

@@ -19,7 +19,8 @@ import torch
 
 from tilewright.hl.dims import Axis
 from tilewright.hl.grad.exchange import buffer, is_placed
-from tilewright.hl.grad.program import Program
+from tilewright.hl.grad.extents import is_known, is_zero
+from tilewright.hl.grad.program import Program, buffer_of
 from tilewright.hl.grad.replay import Env, Replay
 from tilewright.hl.grad.simplify import rename, simplify
 from tilewright.hl.graph.nodes import EFFECTS, HostTensor, Node, Region, Value, walk
@@ -83,7 +84,7 @@ def load_summaries(made: Region, inner: Inner, top: Node, fresh: Callable[[], in
 def _is_plain(top: Node) -> bool:
     """Whether a loop does nothing but store tiles, over a grid that the host knows."""
     nodes = [inner for region in top.regions for inner in walk(region)]
-    known = all(type(axis.begin) is int and axis.begin == 0 and type(axis.end) is int for axis in top.kwargs["axes"])
+    known = all(is_zero(axis.begin) and is_known(axis.end) for axis in top.kwargs["axes"])
     return known and all(
         node.op == "store" or not (node.op in EFFECTS or node.op.startswith("atomic") or node.op == "while")
         for node in nodes
@@ -131,8 +132,7 @@ def keeping(traced: Traced, before: list[Node], top: Node, kept: list[Summary], 
         replay.structure(top, env, run)
     program.region = region
     for one in kept:
-        shape = list(one.tensor.shape)
-        program.made.append(f"{one.tensor.name} = torch.empty({shape}, dtype={one.tensor.dtype}, device={{device}})")
+        program.made.append(buffer_of(one.tensor.name, one.tensor.shape, one.tensor.dtype))
         program.results.append(one.tensor.name)
     simplify(region)
     return program

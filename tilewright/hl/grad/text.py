@@ -20,9 +20,10 @@ import torch
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
+from tilewright.hl.grad.extents import agree, is_zero
 from tilewright.hl.grad.program import Program, uses
 from tilewright.hl.graph.nodes import HostNumber, HostTensor, Node, Region, Subscript, Value
-from tilewright.hl.symbols import Atom, Sym
+from tilewright.hl.symbols import Atom, Sym, same
 from tilewright.hl.symbols import text as symbol_text
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">"}
@@ -33,18 +34,24 @@ _LONGEST = 90  # of an expression that stands inside another one
 _HEAD = "import torch\n\nfrom tilewright import hl\n\n\n"
 
 
-def program_text(program: Program, decorator: str = "@hl.kernel") -> str:
+def program_text(program: Program) -> str:
     """The module of a program: its imports and the kernel."""
     writer = _Writer(program)
     device = f"{(program.tensors or ['torch'])[0]}.device"
     body = [
-        *(line.replace("{device}", device) for line in program.made),
+        *writer.sizes(),
+        *(one.line(device, writer.value) for one in program.made),
         *writer.region(program.region),
         f"return {_tuple(program.results)}",
     ]
-    parameters = [f"{name}: torch.Tensor" for name in program.tensors]
-    parameters += [f"{name}" for name in program.numbers]
-    lines = [decorator, f"def {program.name}({', '.join(parameters)}):", *(f"    {line}" for line in body)]
+    tensors = {*program.tensors}
+    parameters = [f"{name}: torch.Tensor" if name in tensors else name for name in program.parameters]
+    settings = "(static_shapes=False)" if program.is_open else ""
+    lines = [
+        f"@hl.kernel{settings}",
+        f"def {program.name}({', '.join(parameters)}):",
+        *(f"    {line}" for line in body),
+    ]
     text = "\n".join(body)
     head = "from math import inf, nan\n\n" if re.search(r"\b(inf|nan)\b", text) else ""
     own = "from tilewright.hl.rows.gather import sort_lanes\n" if "sort_lanes(" in text else ""
@@ -59,11 +66,11 @@ class _Writer:
     """Writes the region of a program."""
 
     def __init__(self, program: Program) -> None:
-        own = {line.split(" = ")[0] for line in program.made}
+        self.program = program
         self.taken = {
             *program.tensors,
             *program.numbers,
-            *own,
+            *program.own,
             "torch",
             "hl",
             "inf",
@@ -78,6 +85,7 @@ class _Writer:
             if axis.id not in self.axes:
                 self.axes[axis.id] = self.fresh(axis.name)
         self.blocks = program.blocks
+        self.extents: list[tuple[Any, str]] = []
         self.kinds = {axis.id: axis for axis in program.axes}
 
     def fresh(self, wanted: str) -> str:
@@ -90,6 +98,19 @@ class _Writer:
         return name
 
     # --- statements ----------------------------------------------------------------------------------
+
+    def sizes(self) -> list[str]:
+        """Names for open sizes: each is an extent of one tensor, and those of others are as large."""
+        lines, checks = [], []
+        for tensor, at, size in self.program.sizes:
+            known = next((name for other, name in self.extents if same(size, other)), None)
+            if known is None and isinstance(size, Sym):
+                known = str(size.atom.key) if size.atom is not None else self.fresh(f"{tensor}_size_{at}")
+                self.extents.append((size, known))
+                lines.append(f"{known} = {tensor}.size({at})")
+            elif known is not None or size > 1:  # sizes of 0 and 1 are never open
+                checks.append(f"assert {tensor}.size({at}) == {size if known is None else known}")
+        return lines + checks
 
     def region(self, region: Region) -> list[str]:
         """The lines of a region's nodes."""
@@ -184,7 +205,8 @@ class _Writer:
         if isinstance(item, Value):
             return self.names[item.id]
         if isinstance(item, Sym):
-            return symbol_text(item, self.atom)
+            known = next((name for size, name in self.extents if same(size, item)), None)
+            return known or symbol_text(item, self.atom)
         if isinstance(item, HostNumber):
             return item.name
         if isinstance(item, list | tuple):
@@ -285,9 +307,9 @@ class _Writer:
             return self.value(entry.what)
         length = dims[entry.at].size()
         first, step = entry.what, entry.step
+        if is_zero(first) and step == 1 and agree(length, entry.extent):
+            return ":"
         if type(first) is int and type(length) is int:
-            if first == 0 and step == 1 and type(entry.extent) is int and length == entry.extent:
-                return ":"
             return f"{first}:{first + (length - 1) * step + 1}" + (f":{step}" if step != 1 else "")
         return f"{self.value(first)}:{self.value(first + length * step)}" + (f":{step}" if step != 1 else "")
 

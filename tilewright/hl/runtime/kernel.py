@@ -74,6 +74,7 @@ class Kernel(Generic[P, R]):
         tables: file of the tables that say which configuration a call has; None for none.
         shapes: gives the arguments that the tables are made for.
         watched: what the last call that wanted gradients ran; one like it finds it sooner.
+        derived: what calls that want gradients run, by the kind of their arguments.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Kernel(Generic[P, R]):
         self._bound: dict[Any, list[BoundKernel]] = {}
         self._hot: tuple[Guard, BoundKernel, Guard] | None = None
         self.watched: gradient_slot.Watched | None = None
+        self.derived: dict[Any, list[Any]] = {}
         self._count = len(self.signature.parameters)
         self._defaults = fn.__defaults__ or ()
         self._lock = threading.RLock()

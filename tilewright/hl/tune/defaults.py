@@ -96,6 +96,7 @@ class _Chooser:
         budget = max(1, self.wanted.tile // (width * self._copies(width)))
         if not self.inner and width == 1 and self.cpu:
             budget = 8 * self.wanted.tile  # element by element: nothing is held
+        budget = max(1, budget // math.prod(axis.block for axis in self.grid if type(axis.block) is int))
         for axis in reversed(self.grid):
             size = 1 if self.products and len(self.grid) > 1 else budget
             least = min(size, self.wanted.least // self.whole())
