@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.base.collecting import kept
 from tilewright.base.lazy import lazy_module as lazy_module
+from tilewright.base.lazy import load_behind as load_behind
 from tilewright.base.lazy import names_on_first_use
 from tilewright.base.lazy import torch_needed as torch_needed
 
@@ -156,3 +157,5 @@ if knobs.runtime.as_helion:
     as_helion(triton=False)
 if UNINITIALISED in parse_checks(knobs.runtime.sanitize):  # whatever makes arrays from here on
     _checking.follow_process()
+# Kernels are operators to PyTorch's tracers from their first; Inductor knows those of a process that poses as Triton.
+load_behind("torch._dynamo", "tilewright.torch", unless=lambda: _switch.poses())

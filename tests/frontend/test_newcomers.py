@@ -125,3 +125,41 @@ def test_wrappers_say_what_they_are_given() -> None:
         for keyword in ({"BLOCK": 4}, {"num_warps": 4}):
             with pytest.raises(TilewrightError, match=f"Conflicting meta-parameters: {next(iter(keyword))}"):
                 tuned[(1,)](np.zeros(8, np.float32), **keyword)
+
+
+@tilewright.jit
+def counted(p, n: tl.constexpr):
+    for i in range(n):
+        tl.store(p + i, 1.0)
+
+
+@tilewright.jit
+def filled(p, n: tl.constexpr):
+    tl.store(p + tl.arange(0, 4), tl.zeros((4,), n))
+
+
+@tilewright.jit
+def helped(p, n: tl.constexpr):
+    filled(p, n)
+
+
+ARRAY = "`n` is annotated tl.constexpr and got an array: leave that off"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "given", "said"),
+    [
+        (counted, np.ones(1), ARRAY),
+        (helped, np.ones(1), ARRAY),
+        (sized, np.ones(1), "got array([1.])\nhint: `BLOCK` is annotated"),
+        (sized, "many", "arange's arguments must be integers, got 'many'"),
+        (counted, 2.5, "hint: count with constants that are ints"),
+        (filled, np.float32, "not <class 'numpy.float32'>\nhint: write tl.float32"),
+        (filled, None, "dtype must be specified"),
+        (filled, np.float32(2), "must be a data type such as tl.float32"),
+    ],
+)
+def test_constants_of_other_kinds(kernel, given, said) -> None:
+    with pytest.raises(TilewrightError) as caught:
+        kernel[(1,)](np.zeros(4, np.float32), given)
+    assert said in str(caught.value)

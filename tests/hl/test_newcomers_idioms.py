@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -503,6 +504,32 @@ def item(x, n):
         x[t] = x[t].sum().item()
 
 
+def given_to_numpy(x, n):
+    for t in hl.tile(x.size(0)):
+        x[t] = np.exp(x[t])
+
+
+def left_as_a_list(x, n):
+    for t in hl.tile(x.size(0)):
+        x[t] = sum(x[t].tolist())
+
+
+def summed_by_numpy(x, n):
+    for t in hl.tile(x.size(0)):
+        x[t] = np.sum(x[t])
+
+
+def made_by_numpy(x, n):
+    out = torch.from_numpy(np.zeros(4, np.float32))
+    for t in hl.tile(x.size(0)):
+        out[t] = x[t]
+
+
+def divided_by_nothing(x, n):
+    for t in hl.tile(x.size(0)):
+        x[t] = t.index % 0
+
+
 def halves(x, n):
     for t in hl.tile(x.size(0) / 2):
         x[t] = 0
@@ -530,6 +557,11 @@ def many_constants(x, n):
         (raises_by_a_value, exc.NotAllowedOnDevice, "`raise` where a value of a tile decides"),
         (maths, exc.TorchOpTracingError, "torch.exp"),
         (item, exc.UnsupportedOperation, "without item"),
+        (given_to_numpy, exc.NotAllowedOnDevice, "torch.exp\\(x\\) for np.exp\\(x\\)"),
+        (left_as_a_list, exc.NotAllowedOnDevice, "x.sum\\(\\) for sum"),
+        (summed_by_numpy, exc.TorchOpTracingError, "torch.sum\\(x, dim=1\\) for np.sum"),
+        (made_by_numpy, exc.UnsupportedPythonType, "torch.from_numpy\\) are arguments"),
+        (divided_by_nothing, exc.TorchOpTracingError, "integers are divided by 0"),
         (halves, exc.IncorrectTileUsage, "`//`"),
         (classes, exc.ConstantNeeded, "num_classes"),
         (many_constants, exc.UnsupportedOperation, "before the loop"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import tilewright
 import tilewright.torch as tt
+from tests.meta.sources import ROOT
 from tests.torch import kernels
 from tests.torch.kernels import pair
 from tilewright.base.errors import ArgumentError, DeviceError, UnsupportedError
@@ -37,6 +40,38 @@ def test_what_launches_in_a_way_of_its_own_is_not_recorded() -> None:
 
     with FakeTensorMode(), pytest.raises(UnsupportedError, match="`Caching` launches kernels in a way of its own"):
         Caching()[(1,)](torch.empty(3), 3, 1.0)
+
+
+PLAIN = """
+import sys
+import torch
+import tilewright
+import tilewright.language as tl
+
+@tilewright.jit
+def double(x, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(x + i, 2 * tl.load(x + i, i < n), i < n)
+
+def f(x):
+    out = x.clone()
+    double[(1,)](out, out.numel(), B=16)
+    return out + 1
+
+x = torch.arange(10.0)
+try:
+    torch.vmap(f)(x[None])
+except tilewright.TilewrightError as error:
+    assert "`import tilewright.torch` ahead of it" in str(error), error
+assert torch.equal(f(x), 2 * x + 1) and "tilewright.torch" not in sys.modules
+assert torch.equal(torch.compile(f, backend="eager", fullgraph=True)(x), 2 * x + 1)
+"""
+
+
+def test_dynamo_brings_the_tracer(tmp_path: Path) -> None:
+    program = tmp_path / "plain.py"
+    program.write_text(PLAIN)
+    subprocess.run([sys.executable, str(program)], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
 
 
 # --- what is changed ------------------------------------------------------------------------------------------------

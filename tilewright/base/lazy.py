@@ -8,9 +8,12 @@ the layering test read it, and once through `lazy_module`, or `names_on_first_us
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -90,6 +93,54 @@ def names_on_first_use(names: dict[str, Any], where: Mapping[str, Sequence[str]]
         return found
 
     return find
+
+
+class Behind:
+    """An import hook: whoever imports a module gets another one with it.
+
+    Args:
+        name: the module that is waited for.
+        follower: the one that loads behind it.
+        unless: asked then; the other is not loaded if it says True.
+    """
+
+    def __init__(self, name: str, follower: str, unless: Callable[[], bool]) -> None:
+        self._name, self._follower, self._unless = name, follower, unless
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """The spec of the module, whose loader goes on with the other; None for all other modules."""
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        run = spec.loader.exec_module
+
+        def execute(module: ModuleType) -> None:
+            run(module)
+            self.follow()
+
+        spec.loader.exec_module = execute  # type: ignore[method-assign]
+        return spec
+
+    def follow(self) -> None:
+        """Load the other; one that cannot be loaded is told, and does not stop the module that it was to follow."""
+        if self._unless():
+            return
+        try:
+            importlib.import_module(self._follower)
+        except Exception as error:
+            warnings.warn(f"{self._follower} could not be loaded behind {self._name}: {error}", stacklevel=2)
+
+
+def load_behind(name: str, follower: str, unless: Callable[[], bool] = lambda: False) -> None:
+    """Load the module `follower` behind the module `name`: now if that is loaded, else with it. See `Behind`."""
+    behind = Behind(name, follower, unless)
+    if name in sys.modules:
+        behind.follow()
+    else:
+        sys.meta_path.insert(0, behind)  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -174,7 +174,9 @@ def _read_tensor(value: Any, name: str) -> Array:
     try:
         address = int(value.data_ptr())
     except Exception as error:  # torch raises several classes for tensors without plain storage
-        raise ArgumentError(f"argument `{name}` ({type(value).__name__}) has no plain memory: {error}") from error
+        raise ArgumentError(
+            f"argument `{name}` ({type(value).__name__}) has no plain memory: {error}", hint=_WITHOUT_MEMORY
+        ) from error
     if address == 0 and _has_elements(value):
         raise _no_memory(value, name)
     if not hasattr(value, "device") and address and gpu.device_count():
@@ -228,10 +230,16 @@ def _device_number(device: Any, name: str) -> int | None:
     raise _wrong_device(name, f"device {device}")
 
 
+_WITHOUT_MEMORY = (
+    "a kernel cannot be launched on fake or emptied tensors, or on those of a transform of torch.func; with "
+    "`import tilewright.torch` ahead of it, it is an operator there: where PyTorch traces or transforms, it is recorded"
+)
+
+
 def _no_memory(value: Any, name: str) -> ArgumentError:
     return ArgumentError(
         f"argument `{name}` of type {type(value).__name__} has elements but no memory",
-        hint="a kernel cannot be launched on fake or emptied tensors",
+        hint=_WITHOUT_MEMORY,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Attribute
 
@@ -32,7 +33,7 @@ from tilewright.frontend.source import source_of
 from tilewright.frontend.structure import type_text
 from tilewright.ir.types import i32
 from tilewright.language import names as _language  # noqa: F401  (defines functions and methods)
-from tilewright.ops.values import constexpr, tensor
+from tilewright.ops.values import constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tile_tuple
 
 
@@ -131,6 +132,7 @@ def build_module(
         with deep_calls():
             made = make_function(compilation, fn, values, symbol, arg_attrs=attributes)
     except CompilationError as error:
+        _mention_arrays(error, signature)
         raise error.with_traceback(None) from error.__cause__
     if made.result is not NOTHING:
         raise CompilationError(
@@ -144,6 +146,27 @@ def build_module(
 def _innermost(compilation: Compilation) -> Any:
     assert compilation.frame is not None
     return compilation.frame
+
+
+def _mention_arrays(error: CompilationError, signature: Sequence[ParamSpec]) -> None:
+    """Have the hint of an error name parameters for constants that were given arrays: nothing is done with those."""
+    given = {p.name: unwrap(p.value) for p in signature if isinstance(p.value, constexpr)}
+    arrays = [
+        name
+        for name, value in given.items()
+        if hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, (type, np.generic))
+    ]
+    if not arrays:
+        return
+    inner = error
+    while not inner.message and isinstance(inner.__cause__, CompilationError):
+        inner = inner.__cause__
+    names = " and ".join(f"`{name}`" for name in arrays)
+    verb = "is" if len(arrays) == 1 else "are"
+    inner.hint = (
+        f"{names} {verb} annotated tl.constexpr and got an array: leave that off and load from it with tl.load, "
+        "or pass a number of it, x.item()"
+    )
 
 
 def _located_warning(compilation: Compilation, text: str) -> str:

@@ -137,7 +137,9 @@ def _check_integers(frame: Frame, node: ast.AST, values: list[object]) -> None:
             raise frame.error(
                 node,
                 f"For loop bounds and step must all be ints, are ({texts})",
-                "convert them with .to(tl.int32); a tile must be reduced to a scalar first",
+                "convert them with .to(tl.int32); a tile must be reduced to a scalar first"
+                if any(isinstance(v, tensor) for v in values)
+                else "count with constants that are ints: n // 2, not n / 2",
             )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.machinery
-import importlib.util
 import logging
 import os
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 
 from tilewright.base import posing
 from tilewright.base.knobs import knobs
+from tilewright.base.lazy import load_behind
 from tilewright.helion_names.surface import MODULES, REFUSED, ROWS, Row
 from tilewright.hl import environment, exc
 
@@ -50,26 +50,6 @@ class Refused:
         return f"<{self._name}: {self._why}>"
 
 
-class BehindDynamo:
-    """An import hook: whoever imports torch's tracer gets `tilewright.torch` with it: kernels are operators then."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """The spec of the tracer, which loads ours behind it; None for all other modules."""
-        if name != "torch._dynamo":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        loader: Any = spec and spec.loader
-        run = loader.exec_module
-
-        def execute(module: ModuleType) -> None:
-            run(module)
-            importlib.import_module("tilewright.torch")
-
-        loader.exec_module = execute
-        return spec
-
-
 def enter(package: str) -> None:
     """Make the modules and have settings read Helion's variables; called by the posing package when it is imported.
 
@@ -77,10 +57,7 @@ def enter(package: str) -> None:
         package: "helion".
     """
     environment.pose_as("helion")
-    if "torch._dynamo" in sys.modules:
-        importlib.import_module("tilewright.torch")
-    else:
-        sys.meta_path.insert(0, BehindDynamo())
+    load_behind("torch._dynamo", "tilewright.torch")
     _heed_environment()
     for name in MODULES:
         if name != package:

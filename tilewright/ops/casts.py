@@ -414,9 +414,9 @@ def _cast_pointer(b: Emitter, x: tensor, target: Any) -> tensor:
     raise LanguageTypeError(f"cannot cast {source} to {target}", hint=hint)
 
 
-def _dtype_hint(given: Any) -> str | None:
+def dtype_hint(given: Any) -> str | None:
     """What to write instead of a data type by name, or of another library."""
-    name = str(given).rpartition(".")[-1]
+    name = str(getattr(given, "__name__", given)).rpartition(".")[-1]
     known = {repr(known).rpartition(".")[-1] for known in dtypes.ALL_DTYPES}
     return f"write tl.{name}" if name in known else None
 
@@ -502,7 +502,7 @@ def cast(b: Emitter, input: Any, dtype: Any, fp_downcast_rounding: Any = None, b
     if isinstance(target, dtypes.BlockType):
         target = target.element_ty
     if not isinstance(target, (dtypes.dtype, PointerType)):
-        raise LanguageTypeError(f"cast needs a data type such as tl.float32, not {target!r}", hint=_dtype_hint(target))
+        raise LanguageTypeError(f"cast needs a data type such as tl.float32, not {target!r}", hint=dtype_hint(target))
     if rounding not in (None, "rtne", "rtz"):
         raise LanguageValueError(
             f"invalid fp_downcast_rounding {rounding!r}",

@@ -24,7 +24,7 @@ from tilewright.ops import builtin as core
 from tilewright.ops import facts
 from tilewright.ops.broadcast import checked_block, splat_to
 from tilewright.ops.builtin import Emitter, builtin
-from tilewright.ops.casts import cast_to
+from tilewright.ops.casts import cast_to, dtype_hint
 from tilewright.ops.elementwise_base import finish_parse, parse_attributes, print_types
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import constexpr, shape_ints, tensor, unwrap
@@ -93,6 +93,8 @@ def _bound(value: Any) -> int:
             f"arange's arguments must be integers, got {inner!r}",
             hint=f"pass an int: {int(inner)}" if inner == inner // 1 else "pass an int; n // 2 divides integers",
         )
+    if not isinstance(inner, int) and isinstance(value, constexpr):
+        raise LanguageTypeError(f"arange's arguments must be integers, got {inner!r}")
     if not isinstance(inner, int):
         raise LanguageValueError(
             "arange's arguments must be of type tl.constexpr",
@@ -168,9 +170,13 @@ def full(b: Emitter, shape: Any, value: Any, dtype: Any) -> tensor:
         [7 7 7 7]
     """
     element, number = unwrap(dtype), unwrap(value)
-    if not isinstance(element, dtypes.dtype):
+    if element is None:
         raise LanguageValueError(
             "dtype must be specified when value is not a tensor", hint="pass tl.float32, tl.int32, ..."
+        )
+    if not isinstance(element, dtypes.dtype):
+        raise LanguageValueError(
+            f"dtype must be a data type such as tl.float32, not {element!r}", hint=dtype_hint(element)
         )
     if not isinstance(number, (bool, int, float, tensor)):
         raise LanguageTypeError(f"tl.full takes a number or a scalar tensor as value, not {number!r}")

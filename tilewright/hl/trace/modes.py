@@ -212,6 +212,7 @@ def _setitem(trace: Trace, tensor: torch.Tensor, index: Any, value: Any) -> Any:
     if trace.region is None:
         return NotImplemented
     if not trace.is_host(tensor):
+        trace.lift(tensor)  # raises: it is of nobody here
         return assign_part(trace, tensor, index, value)
     return store(trace, tensor, index, value)
 
@@ -296,7 +297,23 @@ def _truth(trace: Trace, tensor: torch.Tensor) -> Any:
     )
 
 
+def _values(trace: Trace, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """What wants the elements of a tile in Python, such as a function of NumPy.
+
+    Raises:
+        NotAllowedOnDevice: a loop over tiles is traced: there are none.
+    """
+    if trace.region is None:
+        return NotImplemented
+    raise exc.NotAllowedOnDevice(
+        "NumPy, or Python, is given a tile, which has no elements while the kernel is traced",
+        hint="write PyTorch's function: torch.exp(x) for np.exp(x), x.sum() for sum(x.tolist()); arrays of NumPy are "
+        "made tensors, torch.from_numpy(a), ahead of the call",
+    )
+
+
 _ANSWERS: dict[str, Handler] = {
+    **dict.fromkeys(("__array__", "numpy", "tolist", "__dlpack__", "data_ptr"), _values),
     "__bool__": _truth,
     **{name: _product(name) for name in ("mm", "bmm", "addmm", "baddbmm")},
     "size": _size,
@@ -433,6 +450,11 @@ def _sampled(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
         if "ZeroDivisionError" not in str(error):
             raise
         number, divisor = args
+        if not isinstance(divisor, torch.Tensor):
+            raise exc.TorchOpTracingError(
+                "integers are divided by 0, which is an error in PyTorch too",
+                hint="a tensor without elements has sizes of 0: return ahead of the loop, `if x.numel() == 0`",
+            ) from None
         return function(number, torch.ones_like(divisor), **kwargs)
 
 

@@ -247,7 +247,11 @@ class Trace:
         if arg.dim() == 0:
             with self.silence():
                 return self.lift(arg.item())
-        raise exc.UnsupportedPythonType("a tensor that was made neither by this kernel's loops nor on its host side")
+        raise exc.UnsupportedPythonType(
+            "a tensor that was made neither by this kernel's loops nor on its host side",
+            hint="make tensors by torch.empty, torch.zeros and the like; those of NumPy's arrays (torch.from_numpy) "
+            "are arguments of the kernel",
+        )
 
     def scalar(self, symbol: Sym) -> Any:
         """A symbol as a 0-d tensor."""

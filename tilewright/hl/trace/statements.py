@@ -30,6 +30,16 @@ _WHOLE: dict[type[ast.stmt], str] = {  # statements of the host that the launche
 }
 
 
+def _is_of_numpy(error: BaseException) -> bool:
+    """Whether a function of NumPy is on the way to an error."""
+    step = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "numpy":
+            return True
+        step = step.tb_next
+    return False
+
+
 class Left(Exception):
     """`return` of the host: what follows does not run."""
 
@@ -149,6 +159,8 @@ class Interpreter:
                 raise
             message = translate(self.trace, str(error))
             hint = "torch.exp(x) for math.exp(x), and so on" if "converted to Python scalars" in message else None
+            if _is_of_numpy(error):  # np.sum(x) calls x.sum(axis=None, out=None)
+                hint = "write PyTorch's function, with `dim`: torch.sum(x, dim=1) for np.sum(x, axis=1), and so on"
             raise exc.TorchOpTracingError(message, self._place(node, error), hint=hint) from error
 
     def _raised(self, node: ast.stmt, error: Exception) -> bool:
