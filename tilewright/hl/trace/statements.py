@@ -19,6 +19,10 @@ from tilewright.hl.trace.source import Body, Source
 from tilewright.hl.trace.state import Trace
 from tilewright.hl.trace.tiles import Range
 
+_INSTEAD = {  # what PyTorch says -> what to write
+    "converted to Python scalars": "torch.exp(x) for math.exp(x), and so on",
+    "combine_mode=": "call hl.associative_scan where the kernel does not call associative_scan itself",
+}
 _TORCH_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 
 
@@ -148,7 +152,7 @@ class Interpreter:
             if self.trace.region is None or self._raised(node, error):
                 raise
             message = translate(self.trace, str(error))
-            hint = "torch.exp(x) for math.exp(x), and so on" if "converted to Python scalars" in message else None
+            hint = next((hint for part, hint in _INSTEAD.items() if part in message), None)
             raise exc.TorchOpTracingError(message, self._place(node, error), hint=hint) from error
 
     def _raised(self, node: ast.stmt, error: Exception) -> bool:
