@@ -14,15 +14,11 @@ from tilewright.hl.graph.nodes import Region
 from tilewright.hl.symbols import ChosenLater, ConfiguredTruth, Sym
 from tilewright.hl.trace import kept
 from tilewright.hl.trace.equal import equate_in
-from tilewright.hl.trace.messages import named, translate
+from tilewright.hl.trace.messages import hint, named, translate
 from tilewright.hl.trace.source import Body, Source
 from tilewright.hl.trace.state import Trace
 from tilewright.hl.trace.tiles import Range
 
-_INSTEAD = {  # what PyTorch says -> what to write
-    "converted to Python scalars": "torch.exp(x) for math.exp(x), and so on",
-    "combine_mode=": "call hl.associative_scan where the kernel does not call associative_scan itself",
-}
 _TORCH_ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 
 
@@ -151,9 +147,8 @@ class Interpreter:
                 ) from error
             if self.trace.region is None or self._raised(node, error):
                 raise
-            message = translate(self.trace, str(error))
-            hint = next((hint for part, hint in _INSTEAD.items() if part in message), None)
-            raise exc.TorchOpTracingError(message, self._place(node, error), hint=hint) from error
+            message, place = translate(self.trace, str(error)), self._place(node, error)
+            raise exc.TorchOpTracingError(message, place, hint=hint(self.trace, str(error))) from error
 
     def _raised(self, node: ast.stmt, error: Exception) -> bool:
         """Whether a `raise` of the user's own code raised an error, which is for the caller then.
