@@ -139,3 +139,46 @@ def by_halves(x, y):
 def test_expressions_of_sizes_that_are_equal_are_guards(m: int, n: int) -> None:
     factor = (2.0 if m // 2 == 5 else 3.0) * (5 if m // 2 == n // 3 else 1)
     assert torch.equal(by_halves(torch.ones(m), torch.ones(n)), torch.full([m], factor))
+
+
+@hl.kernel(static_shapes=False)
+def recurrence(a, b):
+    out = torch.empty_like(a)
+    for rows in hl.tile(a.size(0)):
+        pair = a[rows, :], b[rows, :]
+        out[rows, :] = hl.associative_scan(lambda one, two: (one[0] * two[0], one[1] * two[0] + two[1]), pair, 1)[1]
+    return out
+
+
+def test_tiles_that_are_combined_together():
+    for shape in ((3, 7), (5, 12)):
+        a, b = torch.rand(shape), torch.randn(shape)
+        expected, state = [], torch.zeros(shape[0])
+        for at in range(shape[1]):
+            state = a[:, at] * state + b[:, at]
+            expected.append(state)
+        torch.testing.assert_close(recurrence(a, b), torch.stack(expected, 1))
+    with pytest.raises(hl.exc.ShapeMismatch, match="different shapes"):
+        recurrence(torch.ones(3, 7), torch.ones(3, 8))
+
+
+def test_what_needs_a_number_makes_a_size_a_constant():
+    """Operations on elements by their places in a row that `:` takes whole."""
+
+    @hl.kernel(static_shapes=False)
+    def kernel(x, index):
+        out, half = torch.empty(index.shape), torch.empty([x.size(0), x.size(1) // 2])
+        flipped = torch.empty_like(x)
+        for rows in hl.tile(x.size(0)):
+            out[rows, :] = torch.gather(x[rows, :], 1, index[rows, :])
+            one, two = torch.chunk(x[rows, :], 2, dim=-1)
+            half[rows, :] = one * two
+            flipped[rows, :] = x[rows, :].flip(1).roll(1, 1)
+        return out, half, flipped
+
+    for rows, columns in ((3, 6), (7, 10), (9, 6)):
+        x, index = torch.randn(rows, columns), torch.randint(0, columns, (rows, 4))
+        one, two = x.chunk(2, -1)
+        expected = x.gather(1, index), one * two, x.flip(1).roll(1, 1)
+        torch.testing.assert_close(kernel(x, index), expected)
+    assert kernel.bind((torch.randn(3, 6), index[:3])) is kernel.bind((x, index))  # rows are open

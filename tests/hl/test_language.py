@@ -230,3 +230,38 @@ def test_the_scan_of_torch():
     torch.testing.assert_close(most, (x * 2).cummax(1).values)
     for mode in (hl.RefMode.EAGER, hl.RefMode.TILED):
         torch.testing.assert_close(kernel.bind((x,)).run_ref(x, mode=mode), (out, most))
+
+
+def test_the_scan_of_torch_by_its_whole_name():
+    higher = torch._higher_order_ops
+
+    @hl.kernel
+    def kernel(x):
+        out, back = torch.empty_like(x), torch.empty_like(x)
+        for rows in hl.tile(x.size(0)):
+            out[rows, :] = torch._higher_order_ops.associative_scan(lambda a, b: a * b, x[rows, :], dim=1)
+            back[rows, :] = higher.associative_scan(torch.add, x[rows, :], 1, reverse=True, combine_mode="generic")
+        return out, back
+
+    x = torch.rand(5, 9) + 0.5
+    expected = x.cumprod(1), x.flip(1).cumsum(1).flip(1)
+    torch.testing.assert_close(kernel(x), expected)
+    for mode in (hl.RefMode.EAGER, hl.RefMode.TILED):
+        torch.testing.assert_close(kernel.bind((x,)).run_ref(x, mode=mode), expected)
+
+
+def test_the_scan_of_torch_in_a_function_says_what_to_write():
+    from torch._higher_order_ops.associative_scan import associative_scan
+
+    def running(value):
+        return associative_scan(torch.add, value, 1)
+
+    @hl.kernel
+    def kernel(x):
+        out = torch.empty_like(x)
+        for rows in hl.tile(x.size(0)):
+            out[rows, :] = running(x[rows, :])
+        return out
+
+    with pytest.raises(hl.exc.TorchOpTracingError, match=r"call hl\.associative_scan"):
+        kernel(torch.ones(3, 4))

@@ -138,8 +138,12 @@ def a_tile_expanded_as_a_block(x, y):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (padded_beside_a_row, r"size of tensor a \(.*next_power_of_2\(x.size\(1\)\)\) must match .*x.size\(1\)"),
-        (a_tile_of_rows_beside_a_block, r"\(j\) must match .*\(i\)"),
+        (
+            padded_beside_a_row,
+            r"size of tensor a \(.*next_power_of_2\(x.size\(1\)\)\) must match .*x.size\(1\)"
+            r".*hint: x\[tile, hl.arange\(hl.next_power_of_2\(x.size\(1\)\)\)\]",
+        ),
+        (a_tile_of_rows_beside_a_block, r"\(j\) must match .*\(i\).*hint: .*value\[:, None\]"),
         (a_tile_expanded_as_a_block, r"expand.*i.*j"),
     ],
 )

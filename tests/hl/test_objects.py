@@ -149,6 +149,28 @@ def test_arguments_of_other_types(monkeypatch):
             doubled(x, [argument])
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_tensors_whose_elements_have_no_strides():
+    kernel = hl.kernel(plain)
+    kernel(torch.ones(2))  # also where a call is compared with the last one
+    for tensor, name in (
+        (torch.nested.nested_tensor([torch.ones(2)]), "a nested tensor"),
+        (torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.quint8), "a quantized tensor"),
+        (torch.ones(2).to_sparse(), "of layout torch.sparse_coo"),
+    ):
+        with pytest.raises(TypeError, match=f"argument x of .* is .*{name}"):
+            kernel(tensor)
+
+
+def test_names_that_helion_had_once_say_what_to_write():
+    for name, written in (("signal", "atomic_xchg"), ("wait", "atomic_add")):
+        with pytest.raises(AttributeError, match=written):
+            getattr(hl, name)
+        assert not hasattr(hl.language, name)
+    with pytest.raises(AttributeError, match="has no 'tyle'"):
+        _ = hl.tyle
+
+
 def test_code_goes_to_standard_error(capsys):
     loud = hl.kernel(plain, print_output_code=True)
     loud(torch.zeros(3))
@@ -171,6 +193,7 @@ def test_configurations_and_settings():
     with pytest.raises(exc.InvalidAPIUsage, match=r"bind\(\(x,\)\)"):
         renamed.bind(torch.zeros(3))
     assert hl.Kernel[torch.Tensor].__origin__ is hl.Kernel
+    assert "block_sizes" in repr(renamed.bind((torch.zeros(3),)).config_spec)
 
 
 def test_keys_have_what_was_specialised():

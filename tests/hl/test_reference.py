@@ -117,3 +117,22 @@ def test_what_has_no_reference_says_so():
 
     with pytest.raises(hl.exc.BackendUnsupported, match="inline_triton has no reference"):
         kernel.bind((torch.randn(4),)).run_ref(torch.randn(4))
+
+
+def test_block_sizes_are_extents_of_cut_tiles():
+    @hl.kernel(config=hl.Config(block_sizes=[4, 8]))
+    def pairs(packed):
+        """Two numbers of 4 bits in each of 8."""
+        out = torch.empty([packed.size(0) * 2, packed.size(1)], dtype=torch.int8)
+        for rows, columns in hl.tile([packed.size(0), packed.size(1)]):
+            value = packed[rows, columns]
+            both = torch.stack([(value << 4) >> 4, value >> 4], 1).reshape(rows.block_size * 2, columns.block_size)
+            out[rows.begin * 2 + hl.arange(rows.block_size * 2), columns] = both
+        return out
+
+    packed = torch.randint(-128, 127, (8, 19), dtype=torch.int8)
+    expected = torch.stack([(packed << 4) >> 4, packed >> 4], 1).reshape(16, 19)
+    bound = pairs.bind((packed,))
+    assert torch.equal(pairs(packed), expected)
+    for mode in (hl.RefMode.EAGER, hl.RefMode.TILED):
+        assert torch.equal(bound.run_ref(packed, mode=mode), expected)

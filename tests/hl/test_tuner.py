@@ -6,11 +6,13 @@ The kernels are plain functions, so that nothing is compiled; times are those of
 from __future__ import annotations
 
 import faulthandler
+import io
 import json
 import math
 import os
 import random
 import signal
+import sys
 import time
 
 import pytest
@@ -22,6 +24,7 @@ from tilewright.hl.tune.bench import Bench, Subject
 from tilewright.hl.tune.driver import Driver, is_faster
 from tilewright.hl.tune.journal import Journal
 from tilewright.hl.tune.outcomes import Compiled, Failed, Job, Plan, Timed
+from tilewright.hl.tune.progress import Progress
 from tilewright.hl.tune.strategies import Space
 from tilewright.launch.asynchronous import active
 
@@ -157,6 +160,35 @@ def test_a_deadline_holds_inside_compiles_and_runs(where):
     begin = time.monotonic()
     found = Driver(bound, (X, 2)).search("quick")
     assert time.monotonic() - begin < 10 and found == SPEC.default_config()
+
+
+@forks
+def test_progress_is_a_line_a_second_also_while_nothing_comes_back(capsys):
+    hanging = dict.fromkeys((1, 2, 4, 8, 16, 32, 64), hang)
+    bound = Plain(compiles=hanging, autotune_budget_seconds=3.2, autotune_seed_configs=BLOCKS, autotune_log_level=1)
+    Driver(bound, (X, 2)).search("quick")
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("[hl] plain: ")]
+    left = [int(line.rsplit(" s left", 1)[0].rsplit(", ", 1)[1]) for line in lines if line.endswith(" s left")]
+    assert 2 <= len(left) <= 4 and left == sorted(left, reverse=True) and "0 tried, 0 out" in lines[0]
+
+
+def test_progress_on_a_terminal_is_one_line_that_changes(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    terminal, now = Terminal(), [0.0]
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = Progress("matmul", True, lambda: now[0])
+    shown.tried, shown.out, shown.best, shown.default, shown.deadline, now[0] = 24, 1, 2.41, 2.77, 9.2, 6.0
+    assert shown.line() == "matmul: compiling, 24 tried, 1 out, 4.0/s, best 2.41 ms (default 2.77 ms), 3 s left"
+    with shown:
+        shown.tick()
+    written = terminal.getvalue()  # where it stood the program goes on
+    assert "matmul: compiling" in written and " s left" in written  # with colours between
+    assert written.rindex("\x1b[2K") > written.index(" s left")
 
 
 @forks

@@ -50,3 +50,4 @@ __all__ = [
     "next_power_of_2",
 ]
 __all__ += language.__all__
+__getattr__ = language.__getattr__  # of names that Helion had once

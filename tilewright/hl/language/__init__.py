@@ -103,3 +103,14 @@ for _name, _function in list(globals().items()):
         globals()[_name] = either(
             _name, _function, (_PLAIN | _ON_VALUES).get(_name)
         )  # a kernel may run as plain Python
+
+_GONE = {
+    "signal": "hl.atomic_xchg(flags, [place], 1, sem='release')",
+    "wait": "`while hl.atomic_add(flags, [place], 0, sem='acquire') == 0: pass`",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Say what to write for a name that Helion had once."""
+    instead = f": write {_GONE[name]}" if name in _GONE else ""
+    raise AttributeError(f"tilewright.hl has no {name!r}{instead}", name=name)

@@ -14,6 +14,7 @@ from tilewright.hl.language.reference import running
 from tilewright.hl.language.reference_functions import FUNCTIONS
 from tilewright.hl.rows.dtypes import opmath
 from tilewright.hl.trace import builtins
+from tilewright.hl.trace.equal import equate_shapes
 from tilewright.hl.trace.state import device_trace, raw_shape
 
 if TYPE_CHECKING:
@@ -95,8 +96,12 @@ def _operands(name: str, given: Any) -> tuple[list[Any], bool]:
     operands = list(given) if several else [given]
     if not operands or any(not isinstance(operand, torch.Tensor) or not operand.dim() for operand in operands):
         raise exc.InvalidAPIUsage(f"{name} takes a tile, or a tuple of tiles")
-    shapes = {raw_shape(operand) for operand in operands}
-    if len(shapes) > 1:
+    first, *others = map(raw_shape, operands)
+    for shape in others:
+        if shape == first:
+            continue
+        if len(shape) == len(first):
+            equate_shapes(device_trace(name), first, shape)
         raise exc.ShapeMismatch(f"{name} of tiles of different shapes", hint="expand them to one shape first")
     return operands, several
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import functools
 import itertools
+import math
 import operator
 import sys
 import threading
@@ -45,6 +46,35 @@ for _name in ("add", "sub", "mul", "floordiv", "mod", "and_", "or_", "xor", "lsh
     setattr(RefIndex, f"__r{_name.rstrip('_')}__", _made_of(getattr(operator, _name), True))
 
 
+class RefBlock(int):
+    """A block size, or a multiple of one.
+
+    Args:
+        size: all lanes.
+        valid: those that the tile has: fewer in one that is cut.
+    """
+
+    valid: int
+
+    def __new__(cls, size: int, valid: int) -> RefBlock:
+        self = int.__new__(cls, size)
+        self.valid = valid
+        return self
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, RefBlock):
+            return RefBlock(int(self) * int(other), self.valid * other.valid)
+        return RefBlock(int(self) * other, self.valid * other) if type(other) is int else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> Any:
+        return NotImplemented if isinstance(other, RefIndex) else int.__add__(self, other)
+
+    def __sub__(self, other: Any) -> Any:
+        return NotImplemented if isinstance(other, RefIndex) else int.__sub__(self, other)
+
+
 class RefTile(int):
     """A part of a range: an `int` that is its length, as functions that take sizes want.
 
@@ -58,7 +88,7 @@ class RefTile(int):
 
     begin: int
     end: int
-    block_size: int
+    block_size: RefBlock
     range: tuple[int, int]
     offset: int
 
@@ -67,7 +97,7 @@ class RefTile(int):
         self.begin, self.end, self.block_size, self.range = (
             RefIndex(begin + offset),
             RefIndex(end + offset),
-            block,
+            RefBlock(block, end - begin),
             range,
         )
         self.offset = offset
@@ -265,12 +295,28 @@ class _Subscripts(TorchFunctionMode):  # type: ignore[misc]
         if func in (torch.addmm, torch.baddbmm, torch.Tensor.addmm, torch.Tensor.baddbmm) and not kwargs:
             acc, left, right = args
             return _dot(left, right, acc)
+        if func in _VIEWS and len(args) > 1:
+            args = _with_lanes(args)
         reference = running()
         chosen = reference.chosen if reference is not None and "item__" not in func.__name__ else frozenset()
         if chosen and (tensors := _uneven(args, chosen)) is not None:
             made = func(*tensors, **(kwargs or {}))
             return args[0] if made is tensors[0] else made  # changed in place
         return func(*args, **(kwargs or {}))
+
+
+_VIEWS = (torch.Tensor.view, torch.Tensor.reshape, torch.reshape)
+
+
+def _with_lanes(args: Sequence[Any]) -> Sequence[Any]:
+    """The arguments of a view whose extents are block sizes: of those the lanes that the tensor has."""
+    tensor, *rest = args
+    extents = list(rest[0]) if isinstance(rest[0], list | tuple) else rest
+    if not builtins.any(isinstance(extent, RefBlock) and extent.valid != extent for extent in extents):
+        return args
+    choices = [(int(extent), *([extent.valid] if isinstance(extent, RefBlock) else [])) for extent in extents]
+    known = [one for one in itertools.product(*choices) if -1 in one or math.prod(one) == tensor.numel()]
+    return (tensor, known[0]) if known else args
 
 
 def _uneven(args: Sequence[Any], chosen: frozenset[int]) -> list[Any] | None:

@@ -11,6 +11,7 @@ from tilewright.hl import exc
 from tilewright.hl.graph.nodes import Node, Value
 from tilewright.hl.rows.table import UNKNOWN, Emitter, Need, Pads, Row, row
 from tilewright.hl.symbols import Atom, Sym
+from tilewright.hl.trace.equal import fix_size
 from tilewright.hl.trace.extents import extent
 from tilewright.hl.trace.state import device_trace, raw_shape
 
@@ -112,13 +113,15 @@ def sort_lanes(keys: Any) -> Any:
 
 
 def static_extent(x: Any, dim: int, what: str, hint: str = "") -> int:
-    """The extent of a dimension that does not depend on tiles.
+    """The extent of a dimension that does not depend on tiles; a size of an argument becomes a constant.
 
     Raises:
-        UnsupportedOperation: it does: an element's place in the range is not known inside one tile.
+        Fixed: it is a size that is none yet.
+        UnsupportedOperation: it does depend: an element's place in the range is not known inside one tile.
     """
-    extent = raw_shape(x)[dim]
-    if device_trace(what).factors.dim(extent).atoms:
+    extent, trace = raw_shape(x)[dim], device_trace(what)
+    if trace.factors.dim(extent).atoms:
+        fix_size(trace, trace.factors.size(extent))
         raise exc.UnsupportedOperation(
             f"{what} along a dimension that is a tile: its elements are a part of the range only",
             hint=hint or "take the whole dimension with ':', or subscript the tensor of the host",

@@ -41,12 +41,15 @@ def make_holds(parameters: list[str], facts: list[tuple[str, Any]], found: list[
 
 
 def _function(parameters: Iterable[str], checks: list[str], known: dict[str, Any]) -> Guard:
-    """A function that says whether all checks hold; what is not there any more is not what it was."""
+    """A function that says whether all checks hold; what is not there any more is not what it was.
+
+    Tensors without sizes or strides (nested, sparse) raise a RuntimeError where those are asked for.
+    """
     lines = (
         f"def guard({', '.join(parameters)}):",
         " try:",
         f"  return {' and '.join(checks) or 'True'}",
-        " except (LookupError, AttributeError, TypeError, ValueError):",
+        " except (LookupError, AttributeError, TypeError, ValueError, RuntimeError):",
         "  return False",
     )
     known["tilewright"] = tilewright  # facts may name powers of two

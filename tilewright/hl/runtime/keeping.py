@@ -48,10 +48,10 @@ def standing_in(function: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel's plain function, in which names of its module and of functions around it are what they are in kernels:
     torch's `associative_scan`, which on a CPU asks for a GPU, is that of the language."""
     assert isinstance(function, FunctionType)
-    held = function.__closure__ or ()
-    cells = tuple(CellType(builtins.instead(cell.cell_contents)) for cell in held)
-    names = {name: value for name, value in function.__globals__.items() if name in function.__code__.co_names}
-    others = {name: made for name, value in names.items() if (made := builtins.instead(value)) is not value}
+    held, used = function.__closure__ or (), function.__code__.co_names
+    cells = tuple(CellType(builtins.instead(cell.cell_contents, used)) for cell in held)
+    names = {name: value for name, value in function.__globals__.items() if name in used}
+    others = {name: made for name, value in names.items() if (made := builtins.instead(value, used)) is not value}
     same = all(new.cell_contents is old.cell_contents for new, old in zip(cells, held, strict=True))
     if same and not others:
         return function

@@ -21,11 +21,7 @@ def key_of(argument: Any, static: bool) -> Any:
         static: whether sizes and strides are constants of the code; where not, those that are 0 or 1 are.
     """
     if isinstance(argument, torch.Tensor):
-        if argument.layout != torch.strided:
-            raise exc.UnsupportedPythonType(
-                f"is a tensor of layout {argument.layout}, whose elements have no addresses",
-                hint="pass tensor.to_dense()",
-            )
+        _check_tensor(argument)
         if static:
             return argument.dtype, argument.device, argument.shape, argument.stride()
         ones = tuple(min(number, 2) for number in (*argument.shape, *argument.stride()))
@@ -50,6 +46,18 @@ def key_of(argument: Any, static: bool) -> Any:
     except TypeError:
         raise _unsupported(argument) from None
     return type(argument), argument
+
+
+def _check_tensor(tensor: torch.Tensor) -> None:
+    """Raise where a tensor's elements are not at addresses that sizes and strides give."""
+    if tensor.is_nested:
+        raise exc.UnsupportedPythonType("is a nested tensor", hint="pass its values() and offsets()")
+    if tensor.is_quantized:
+        raise exc.UnsupportedPythonType("is a quantized tensor", hint="pass tensor.int_repr() and the scale")
+    if tensor.layout != torch.strided:
+        raise exc.UnsupportedPythonType(
+            f"is a tensor of layout {tensor.layout}, whose elements have no addresses", hint="pass tensor.to_dense()"
+        )
 
 
 def _unsupported(argument: Any) -> exc.UnsupportedPythonType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from types import ModuleType
 from typing import Any
 
@@ -152,14 +152,16 @@ _DIGITS = ("gcd", "lcm", "isqrt", "comb", "perm", "factorial", "log", "log2", "l
 _MATH = {getattr(math, name): _read_digits(getattr(math, name)) for name in _DIGITS} | {math.sqrt: _sqrt}
 
 
-def _math() -> ModuleType:
-    """The module `math` as kernels see it. Its other functions ask a symbol what it is, or compute with it."""
-    made = ModuleType("math", math.__doc__)
-    vars(made).update(vars(math), **{function.__name__: asked for function, asked in _MATH.items()})
+def _module(module: ModuleType, **others: Any) -> ModuleType:
+    """A module in which some names are others."""
+    made = ModuleType(module.__name__, module.__doc__)
+    vars(made).update(vars(module), **others)
     return made
 
 
-_MATH_MODULE = _math()
+# The functions of `math` that are not in the table ask a symbol what it is, or compute with it.
+_MATH_MODULE = _module(math, **{function.__name__: asked for function, asked in _MATH.items()})
+_SCAN = "torch._higher_order_ops.associative_scan"
 _LATE: dict[str, Any] = {}  # what `language` puts in: it is above this room
 
 
@@ -183,15 +185,31 @@ def scope() -> dict[str, Any]:
     }
 
 
-def instead(value: Any) -> Any:
+def instead(value: Any, used: Container[str] = ()) -> Any:
     """What stands in kernels for a global: torch's `associative_scan` is that of the language, and `math` refuses to
-    take a size for the number that stands for it."""
+    take a size for the number that stands for it.
+
+    Args:
+        value: the global.
+        used: names of globals and attributes that the kernel's text has.
+    """
     if value is math:
         return _MATH_MODULE
+    if isinstance(value, ModuleType) and "associative_scan" in used:
+        return _with_scan(value, "_higher_order_ops" in used)
     where = getattr(value, "__module__", "") if callable(value) else ""
     if where == "math":
         return _MATH.get(value, value)
-    return _LATE["scan"] if where == "torch._higher_order_ops.associative_scan" else value
+    return _LATE["scan"] if where == _SCAN else value
+
+
+def _with_scan(module: ModuleType, through: bool) -> ModuleType:
+    """PyTorch, where a name is reached `through` it, or its module of operations of a higher order, with the language's
+    `associative_scan`."""
+    if module is torch and through:
+        return _module(torch, _higher_order_ops=_with_scan(torch._higher_order_ops, False))
+    scan = getattr(vars(module).get("associative_scan"), "__module__", "")
+    return _module(module, associative_scan=_LATE["scan"]) if scan == _SCAN else module
 
 
 def provide(name: str, function: Callable[..., Any]) -> None:

@@ -43,10 +43,22 @@ def equate(trace: Trace, one: int, other: int) -> None:
     if isinstance(known[0], Sym) or known[0] != known[1]:
         return
     take_for_one(*sizes)
-    for atom in (found for size in open_sizes for found in size.atoms() if found.kind == "host"):
-        number = trace.actual[atom]
-        assert number is not None  # as the size is known
-        raise Fixed(atom.text, number)
+    for size in open_sizes:
+        fix_size(trace, size)
+
+
+def fix_size(trace: Trace, number: Any) -> None:
+    """Make the sizes of which a number is made constants, where the call that binds determines it.
+
+    Raises:
+        Fixed: one of them is none yet.
+    """
+    if not isinstance(number, Sym) or is_chosen(number) or isinstance(substitute(number, trace.actual.get), Sym):
+        return
+    for atom in number.atoms():
+        known = trace.actual.get(atom)
+        if atom.kind == "host" and known is not None:
+            raise Fixed(atom.text, known)
 
 
 def take_for_one(left: Any, right: Any) -> None:

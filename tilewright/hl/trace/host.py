@@ -287,7 +287,8 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     trace.guards += request.fixed.items()
     tensors = [read for read in request.outside if isinstance(read.value, torch.Tensor)]
     trace.outside = {id(read.value): read for read in tensors}
-    names = {name: builtins.instead(plain(value)) for name, value in scope.items() if name not in source.locals}
+    scope = {name: plain(value) for name, value in scope.items() if name not in source.locals}
+    names = {name: builtins.instead(value, source.used) for name, value in scope.items()}
     names["__builtins__"] = builtins.scope()
     # Samples are on the CPU whatever the user's default, which torch 2.9 cannot tell after `set_default_device(None)`.
     elsewhere = torch.empty(0).device.type != "cpu"

@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
-from tilewright.hl.symbols import Sym, is_chosen, substitute
+from tilewright.hl.symbols import Sym
 from tilewright.hl.trace.carried import tensors
-from tilewright.hl.trace.state import Fixed, Trace, raw_shape
+from tilewright.hl.trace.equal import fix_size
+from tilewright.hl.trace.state import Trace, raw_shape
 
 
 def bounds_are_constants(trace: Trace, tree: Any) -> None:
@@ -33,7 +34,7 @@ def bounds_are_constants(trace: Trace, tree: Any) -> None:
         for item in tree:
             bounds_are_constants(trace, item)
     elif isinstance(tree, Sym):
-        _fix(trace, tree)
+        fix_size(trace, tree)
 
 
 def _slice(
@@ -43,13 +44,13 @@ def _slice(
     size = trace.factors.size(extent)
     farthest = max((abs(bound) for bound in (start, end) if bound not in (None, extent, sys.maxsize)), default=0)
     if isinstance(size, Sym) and farthest and not size >= farthest:
-        _fix(trace, size)
+        fix_size(trace, size)
 
 
 def _split(trace: Trace, tensor: Any, length: int, dim: int = 0) -> None:
     size = trace.factors.size(raw_shape(tensor)[dim])
     if isinstance(size, Sym):
-        _fix(trace, size)
+        fix_size(trace, size)
 
 
 def _squeeze(trace: Trace, tensor: Any, dim: Any = None) -> None:
@@ -57,7 +58,7 @@ def _squeeze(trace: Trace, tensor: Any, dim: Any = None) -> None:
     dims = range(len(shape)) if dim is None else dim if isinstance(dim, list | tuple) else [dim]
     for size in (trace.factors.size(shape[at]) for at in dims if shape):
         if isinstance(size, Sym) and size == 1:
-            _fix(trace, size)
+            fix_size(trace, size)
 
 
 CLAMPED: dict[str, Callable[..., None]] = {
@@ -96,14 +97,4 @@ def settle(trace: Trace, function: Any, name: str, args: Any, kwargs: Any) -> No
         for _, tensor in tensors([args, kwargs]):
             for extent in raw_shape(tensor):
                 size = trace.factors.size(extent)
-                if isinstance(size, Sym):
-                    _fix(trace, size)
-
-
-def _fix(trace: Trace, number: Sym) -> None:
-    if is_chosen(number) or isinstance(substitute(number, trace.actual.get), Sym):
-        return
-    for atom in number.atoms():
-        known = trace.actual.get(atom)
-        if atom.kind == "host" and known is not None:
-            raise Fixed(atom.text, known)
+                fix_size(trace, size)

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 
 from tilewright.hl.dims import Axis, Dim, cut_atom
 from tilewright.hl.graph.nodes import Value
+from tilewright.hl.symbols import next_power_of_2, show
 from tilewright.hl.trace.state import Trace
 
 _ATTRIBUTES = {"begin": ".begin", "block": ".block_size", "valid": ".end - begin"}
 _SYMBOL = re.compile(r"\b(begin|block|valid)\((\d+)\)|\bblock(\d+)\b")
+_PAIR = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
+_INSTEAD = {  # what PyTorch says -> what to write
+    "converted to Python scalars": "torch.exp(x) for math.exp(x), and so on",
+    "combine_mode=": "call hl.associative_scan where the kernel does not call associative_scan itself",
+}
 _NUMBER = re.compile(r"(?<![\w.%])\d+(?![\w.])")
 
 
@@ -48,3 +54,19 @@ def translate(trace: Trace, message: str) -> str:
         return dim_text(trace, dim) if dim.atoms else match.group()
 
     return _NUMBER.sub(name, message.splitlines()[0] if message else message)
+
+
+def hint(trace: Trace, message: str) -> str | None:
+    """What to write instead of what PyTorch refuses."""
+    pair = _PAIR.search(message)
+    if pair is None:
+        return next((hint for part, hint in _INSTEAD.items() if part in message), None)
+    dims = [trace.factors.dim(int(extent)) for extent in pair.groups()]
+    if all(dim.atom is not None and dim.atom.kind == "block" for dim in dims):
+        return "tiles line up from the last dimension on, as in PyTorch: value[:, None] has one behind its own"
+    sizes = [dim.size() for dim in dims]
+    for padded, size in (sizes, sizes[::-1]):
+        if show(next_power_of_2(size)) == show(padded):
+            lanes = show(padded).replace("tilewright.", "hl.")
+            return f"x[tile, hl.arange({lanes})] for x[tile, :] has as many lanes, and reads 0 behind the row"
+    return None

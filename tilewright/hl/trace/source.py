@@ -41,6 +41,7 @@ class Source:
         tree: the parsed definition; line numbers are those of the file.
         file: path of the file.
         locals: names that the function assigns, parameters included.
+        used: names of globals and attributes that its text has.
         carried: for each loop statement, the leaves of variables that it was found to carry.
 
     Raises:
@@ -51,6 +52,7 @@ class Source:
         code = function.__code__
         self.file, self.name = code.co_filename, function.__qualname__
         self.locals = frozenset(code.co_varnames + code.co_cellvars + (CHOSEN,))  # and flags of loops that are left
+        self.used = frozenset(code.co_names + code.co_freevars)
         try:
             lines, first = inspect.getsourcelines(function)
         except (OSError, TypeError) as error:

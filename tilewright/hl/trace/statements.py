@@ -14,7 +14,7 @@ from tilewright.hl.graph.nodes import Region
 from tilewright.hl.symbols import ChosenLater, ConfiguredTruth, Sym
 from tilewright.hl.trace import kept
 from tilewright.hl.trace.equal import equate_in
-from tilewright.hl.trace.messages import named, translate
+from tilewright.hl.trace.messages import hint, named, translate
 from tilewright.hl.trace.source import Body, Source
 from tilewright.hl.trace.state import Trace
 from tilewright.hl.trace.tiles import Range
@@ -157,11 +157,11 @@ class Interpreter:
                 ) from error
             if self.trace.region is None or self._raised(node, error):
                 raise
-            message = translate(self.trace, str(error))
-            hint = "torch.exp(x) for math.exp(x), and so on" if "converted to Python scalars" in message else None
+            message, place = translate(self.trace, str(error)), self._place(node, error)
+            said = hint(self.trace, str(error))
             if _is_of_numpy(error):  # np.sum(x) calls x.sum(axis=None, out=None)
-                hint = "write PyTorch's function, with `dim`: torch.sum(x, dim=1) for np.sum(x, axis=1), and so on"
-            raise exc.TorchOpTracingError(message, self._place(node, error), hint=hint) from error
+                said = "write PyTorch's function, with `dim`: torch.sum(x, dim=1) for np.sum(x, axis=1), and so on"
+            raise exc.TorchOpTracingError(message, place, hint=said) from error
 
     def _raised(self, node: ast.stmt, error: Exception) -> bool:
         """Whether a `raise` of the user's own code raised an error, which is for the caller then.

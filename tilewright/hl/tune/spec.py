@@ -53,6 +53,9 @@ class ConfigSpec:
         self.facts = Facts(*graphs, machine_of(traced.device), traced.tunables, traced.actual)
         self.choices = tuple(self._choices())
 
+    def __repr__(self) -> str:
+        return f"<hl.ConfigSpec of {', '.join(dict.fromkeys(choice.key for choice in self.choices))}>"
+
     def _choices(self) -> Iterator[Choice]:
         for name, key in KEYS.items():
             if not key.on(self.facts.machine.kind):

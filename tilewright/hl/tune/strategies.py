@@ -67,7 +67,7 @@ def _number(fragment: Any, value: Any) -> float:
 class Strategy(Protocol):
     """Chooses what is tried.
 
-    What it needs seconds for it may do in a method `prepare()`, which is called once while the first candidates compile.
+    What it needs seconds for it may do in a method `prepare()`: it is called once while the first candidates compile.
     """
 
     def propose(self, space: Space, times: Times, count: int) -> Sequence[Config]:
