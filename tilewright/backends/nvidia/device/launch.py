@@ -40,6 +40,7 @@ Launch = Callable[..., None]
 Pack = Callable[..., bytes]
 
 MAX_GRID_YZ = 65535
+_GRID = ["i32"] * 3  # parameters that the stub fills
 _INVALID_VALUE = 1
 
 
@@ -78,6 +79,11 @@ class LoadedKernel:
                 found = self._logs[ordinal] = Log(ordinal, self.metadata["name"], self.metadata["asserts"])
         return found
 
+    def blocks(self, ordinal: int) -> int:
+        """How many blocks of the kernel a GPU runs at a time."""
+        facts, many = self.metadata, driver.device(ordinal).attributes["multiprocessors"]
+        return many * max(1, self.on(ordinal).blocks_per_multiprocessor(facts["block_warps"] * WARP, facts["shared"]))
+
     def _load(self, ordinal: int) -> driver.Function:
         facts, limits = self.metadata, driver.device(ordinal).attributes
         if facts["shared"] > limits["shared_limit"]:
@@ -113,7 +119,9 @@ def make_launch(
     facts = kernel.metadata
     maps, takes_all = facts.get("tensor_maps", ()), facts.get("takes_all", True)
     otherwise = otherwise or functools.partial(_refuse, facts["name"])
-    types = [*facts["types"], *[TENSOR_MAP] * len(maps), *(["*u8"] if facts["needs_log"] else [])]
+    persistent = facts.get("persistent", False)
+    sizes = _GRID if persistent else []
+    types = [*facts["types"], *[TENSOR_MAP] * len(maps), *sizes, *(["*u8"] if facts["needs_log"] else [])]
     function = kernel.on(ordinal)
     offsets = function.parameter_offsets(len(types)) if maps else None
     form, size = parameter_format(types, offsets)
@@ -121,22 +129,25 @@ def make_launch(
     record = Record(
         cuda(), driver.context(ordinal), function.handle, size, facts["block_warps"], facts["shared"], facts["cluster"],
         cooperative, programmatic, (parameter_offsets(types, offsets)[-1][0], log.address) if log else (0, 0),
+        (parameter_offsets(types, offsets)[len(facts["types"]) + len(maps)][0], kernel.blocks(ordinal)) if persistent
+        else (0, 0),
     )  # fmt: skip
 
     def hidden(values: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if not takes_all and not tensormap.suits(maps, values):
             return None
-        return *(tensormap.encode(recipe, values, ordinal) for recipe in maps), *([log.address] if log else [])
+        made = (tensormap.encode(recipe, values, ordinal) for recipe in maps)
+        return *made, *(0 for _ in sizes), *([log.address] if log else [])
 
     reader = driver.stream_reader() if stream is None else lambda _: stream
     launch = _launch_function(
-        _packers(types, form), record, ordinal, reader, facts["cluster"], hidden if maps or log else None,
+        _packers(types, form), record, ordinal, reader, facts["cluster"], hidden if maps or sizes or log else None,
         _Explain(facts["name"], ordinal), otherwise,
     )  # fmt: skip
     launch.kept = (kernel, function, record, log)  # type: ignore[attr-defined]
     if log and not log.traps:
         return _checked(launch, log, ordinal, reader, facts["name"])
-    fits = HEADER_BYTES + size <= MOST_BYTES or not (log or maps)
+    fits = HEADER_BYTES + size <= MOST_BYTES or not (log or maps or sizes)
     if fits and not {"fp16", "bf16"}.intersection(types):  # those scalars are rounded in Python
         places, given = parameter_offsets(types, offsets), len(facts["types"])
         assert [offset for offset, _ in places[given : given + len(maps)]] == [
