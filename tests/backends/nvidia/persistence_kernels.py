@@ -24,14 +24,14 @@ def told(a, b, c, bias, sums, K, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, K
     acc = tl.zeros((M_BLOCK, N_BLOCK), tl.float32)
     for k in range(0, K, K_BLOCK):
         acc = tl.dot(a.load([m, k]), b.load([k, 0]), acc)
-    acc += tl.load(bias + tl.arange(0, N_BLOCK))[None, :] * (100 * x + 10 * y + z)
+    acc += tl.load(bias + tl.arange(0, N_BLOCK))[None, :] * (100 * (x % 8) + 10 * (y % 8) + z % 8)
     tl.store(sums + program * N_BLOCK + tl.arange(0, N_BLOCK), tl.sum(acc, 0) + 1000 * tl.num_programs(2))
     c.store([m, 0], acc.to(c.dtype))
 
 
 @tw.jit
 def two_loops(a, b, c, K, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr):
-    """The first of them may have no iteration."""
+    """The first of them may have no iteration; K is a multiple of the block's, or less than it."""
     m, n = tl.program_id(0) * M_BLOCK, tl.program_id(1) * N_BLOCK
     acc = tl.zeros((M_BLOCK, N_BLOCK), tl.float32)
     for k in range(0, K - K_BLOCK, K_BLOCK):

@@ -152,7 +152,7 @@ def test_what_is_left_out_is_missed(pattern: str, number: int, instead: str) -> 
 )  # fmt: skip
 def test_programs_that_must_be_blocks(how: str, said: str) -> None:
     case = Case(kernels.never_in_order, 3 * K, np.zeros(4, np.int32), HOW=how)
-    assert not case.persistent and not ops(case.made.whole.module, "ttng.program_range")
+    assert not case.persistent and not ops(case.made.whole.module, "ttng.program_count")
     assert said in why(case.made)
     if how not in ("prints", "splits", "grows"):
         case.check()

@@ -24,6 +24,7 @@ from tilewright.backends.nvidia.device.streams import stream_function, torch_str
 from tilewright.backends.nvidia.device.stub import (
     HEADER,
     HEADER_BYTES,
+    MOST_PROGRAMS,
     TENSOR_MAP,
     Record,
     launch_stub,
@@ -142,7 +143,7 @@ def make_launch(
     reader = driver.stream_reader() if stream is None else lambda _: stream
     launch = _launch_function(
         _packers(types, form), record, ordinal, reader, facts["cluster"], hidden if maps or sizes or log else None,
-        _Explain(facts["name"], ordinal), otherwise,
+        _Explain(facts["name"], ordinal, persistent), otherwise,
     )  # fmt: skip
     launch.kept = (kernel, function, record, log)  # type: ignore[attr-defined]
     if log and not log.traps:
@@ -155,7 +156,14 @@ def make_launch(
         ]  # 128 bytes at multiples of 64
         made_of = _described(maps, places[given][0], ordinal, record.address, otherwise, takes_all) if maps else None
         launch.packing = _packing(  # type: ignore[attr-defined]
-            places[:given], record, launch, reader, stream, facts["cluster"], _Explain(facts["name"], ordinal), made_of
+            places[:given],
+            record,
+            launch,
+            reader,
+            stream,
+            facts["cluster"],
+            _Explain(facts["name"], ordinal, persistent),
+            made_of,
         )
     return launch
 
@@ -260,10 +268,11 @@ class _Explain:
     Args:
         kernel: name of the kernel.
         ordinal: the GPU.
+        persistent: blocks run one program after the other.
     """
 
-    def __init__(self, kernel: str, ordinal: int) -> None:
-        self.kernel, self.ordinal = kernel, ordinal
+    def __init__(self, kernel: str, ordinal: int, persistent: bool = False) -> None:
+        self.kernel, self.ordinal, self.persistent = kernel, ordinal, persistent
 
     def raised(self, code: int, gx: int, gy: int, gz: int) -> None:
         """Raise that error."""
@@ -274,6 +283,11 @@ class _Explain:
             raise
 
     def __call__(self, code: int, gx: int, gy: int, gz: int) -> TilewrightError:
+        if code == _INVALID_VALUE and self.persistent and gx * gy * gz > MOST_PROGRAMS:
+            return GridError(
+                f"kernel `{self.kernel}`: blocks count no more than {MOST_PROGRAMS} programs, got {(gx, gy, gz)}",
+                hint="persistent_programs=False makes each program a block",
+            )
         if code == _INVALID_VALUE and max(gy, gz) > MAX_GRID_YZ:
             return GridError(
                 f"kernel `{self.kernel}`: a GPU takes at most {MAX_GRID_YZ} programs along y and z, got {(gx, gy, gz)}",

@@ -5,7 +5,8 @@
     tw_launch(block):                       block:  record, stream, grid x y z, parameters of the kernel
         if the context is another: push     record: addresses of driver functions, context, CUfunction, CUlaunchConfig
         the last parameter, if the record has it: its place = its value
-        if blocks run one program after the other: its place = grid, grid = min(x * y * z, blocks at a time), 1, 1
+        if blocks run one program after the other: its place = grid, grid = min(x * y * z, blocks at a time), 1, 1;
+            x * y * z is more than they can count: -> 1
         cuLaunchKernelEx(config with grid and stream, function, parameters as one buffer)
         if pushed: pop
         -> the driver's code, 0 for success
@@ -32,6 +33,7 @@ from tilewright.backends.protocol import ByteCache
 TENSOR_MAP = "tensor map"  # type of a parameter that is 128 bytes
 HEADER = "=QQIII4x"  # record, stream, grid; parameters follow at a multiple of 8
 HEADER_BYTES = struct.calcsize(HEADER)
+MOST_PROGRAMS = (1 << 31) - 1  # of blocks that run one after the other, which count them in 32 bits
 # Words of the record: cuLaunchKernelEx, cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent, context, function, bytes of
 # the parameters, then CUlaunchConfig (cuda.h): grid 0, block 12, shared bytes 24, stream 32, attributes 40, count 48;
 # then the offset among the parameters and the value of one that is the same in every launch (value 0: there is none),
@@ -73,6 +75,14 @@ define i32 @tw_launch(ptr %block) nounwind {{
   %grid.place = getelementptr i8, ptr %arguments, i64 %grid.offset
   %sizes = select i1 %blocks, ptr %unread, ptr %grid.place
 {grid}
+  %few = icmp ule i64 %all, {programs}
+  %fits = or i1 %blocks, %few
+  br i1 %fits, label %counted, label %uncountable
+
+uncountable:
+  ret i32 1
+
+counted:
 {extras}
   %bytes = load i64, ptr %size
   %none = icmp eq i64 %bytes, 0
@@ -133,7 +143,7 @@ def stub_ir(triple: str) -> str:
             f"  store {value}, ptr %extra{slot}",
         ]
     parts = {name: "\n".join(lines) for name, lines in (("copies", copies), ("extras", extras), ("grid", _grid()))}
-    return _TEXT.format(triple=triple, header=HEADER_BYTES, **parts)
+    return _TEXT.format(triple=triple, header=HEADER_BYTES, programs=MOST_PROGRAMS, **parts)
 
 
 def _grid() -> list[str]:

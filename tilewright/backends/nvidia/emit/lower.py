@@ -27,7 +27,7 @@ from tilewright.backends.nvidia.plan.allocate import allocate
 from tilewright.backends.nvidia.plan.team import Team, team_of
 from tilewright.backends.nvidia.plan.tma import recipe_of
 from tilewright.backends.nvidia.tgir.facts import axis_facts
-from tilewright.backends.nvidia.tgir.ops import EnterRoleOp, ProgramRangeOp, WarpGroupDotOp
+from tilewright.backends.nvidia.tgir.ops import EnterRoleOp, ProgramCountOp, WarpGroupDotOp
 from tilewright.base.errors import InternalError
 from tilewright.base.target import Target
 from tilewright.ir.decisions import Decisions
@@ -105,7 +105,7 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     descriptors = [op for op in walk(function) if isinstance(op, MakeTensorDescOp)]
     parameters: list[T | tuple[T, str]] = [_parameter(argument.type) for argument in block.args]
     parameters += [(PTR, _TENSOR_MAP)] * len(descriptors)
-    persistent = any(isinstance(op, ProgramRangeOp) for op in walk(function))
+    persistent = any(isinstance(op, ProgramCountOp) for op in walk(function))
     parameters += [I32] * 3 if persistent else []
     if needs_log:
         parameters.append(I64)

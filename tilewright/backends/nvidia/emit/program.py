@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
-from tilewright.backends.llvm.types import I32, I64
 from tilewright.backends.nvidia.emit.context import Kernel, emits
-from tilewright.backends.nvidia.tgir.ops import ProgramPlaceOp, ProgramRangeOp
+from tilewright.backends.nvidia.tgir.ops import ProgramCountOp, ProgramPlaceOp
 from tilewright.ops.program import GetNumProgramsOp, GetProgramIdOp, GridOp
 
 
@@ -28,24 +27,22 @@ def emit_grid(k: Kernel, op: Operation) -> None:
     k.set(op.results[0], k.f.special_register(f"{register}.{'xyz'[axis]}"))
 
 
-@emits(ProgramRangeOp)
-def emit_program_range(k: Kernel, op: Operation) -> None:
-    """Every so many programs as there are blocks, from the number of the block on."""
-    assert isinstance(op, ProgramRangeOp)
-    x, y, z = (k.f.cast("zext", size, I64) for size in k.grid)
-    k.set(op.first, k.f.cast("zext", k.f.special_register("ctaid.x"), I64))
-    k.set(op.end, k.f.mul(k.f.mul(x, y), z))
-    k.set(op.step, k.f.cast("zext", k.f.special_register("nctaid.x"), I64))
+@emits(ProgramCountOp)
+def emit_program_count(k: Kernel, op: Operation) -> None:
+    """Every so many programs as there are blocks, from the number of the block on; there are no more blocks."""
+    assert isinstance(op, ProgramCountOp)
+    f, (x, y, z) = k.f, k.grid
+    behind = f.sub(f.sub(f.mul(f.mul(x, y), z), 1), f.special_register("ctaid.x"))
+    k.set(op.result, f.add(f.op("udiv", behind, f.special_register("nctaid.x")), 1))
 
 
 @emits(ProgramPlaceOp)
 def emit_program_place(k: Kernel, op: Operation) -> None:
     """Programs are counted along x first, as blocks are."""
     assert isinstance(op, ProgramPlaceOp)
-    f, axis, number = k.f, int(op.attr_values()["axis"]), k.scalar(op.number)
-    x, y, _ = (f.cast("zext", size, I64) for size in k.grid)
+    f, axis = k.f, int(op.attr_values()["axis"])
+    x, y, _ = k.grid
+    number = f.add(f.mul(k.scalar(op.turn), f.special_register("nctaid.x")), f.special_register("ctaid.x"))
     if axis:
         number = f.op("udiv", number, x if axis == 1 else f.mul(x, y))
-    if axis < 2:
-        number = f.op("urem", number, y if axis else x)
-    k.set(op.result, f.cast("trunc", number, I32))
+    k.set(op.result, number if axis == 2 else f.op("urem", number, y if axis else x))

@@ -2,8 +2,8 @@
 
 ::
 
-    x = program_id(0)              for p in range(block, x_programs * y_programs * z_programs, blocks):
-    ... a program ...       ->         x = p % x_programs
+    x = program_id(0)              for turn in range(programs of the block):
+    ... a program ...       ->         x = (block + turn * blocks) % num_programs(0)
                                        ... a program ...
 
 Alone that brings little. Divided between roles (`roles`) the loop loads what the next program multiplies while this one
@@ -27,12 +27,12 @@ from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import MOST_REGISTERS, Arch
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.building import Builder
-from tilewright.backends.nvidia.tgir.ops import LaidOutOp, ProgramPlaceOp, ProgramRangeOp, WarpGroupDotOp
+from tilewright.backends.nvidia.tgir.ops import LaidOutOp, ProgramCountOp, ProgramPlaceOp, WarpGroupDotOp
 from tilewright.backends.nvidia.tgir.types import memdesc_shape, memory_bits, tile_words
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.effect_traits import effects, is_atomic, is_without_effects
-from tilewright.ir.types import element_type, i64, shape_of
+from tilewright.ir.types import element_type, i32, shape_of
 from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, WhileOp, YieldOp
 from tilewright.ops.descriptor import MakeTensorDescOp
@@ -143,12 +143,13 @@ class Persistence:
         self.before, end = list(block.ops), block.last_op
         assert end is not None
         b = Builder(end)
-        programs = b.effect(ProgramRangeOp, (), [i64] * 3)
-        body, last = Block(arg_types=[i64]), YieldOp.create()
+        self.bounds = [b.number(0), b.make(ProgramCountOp, (), i32), b.number(1)]
+        body, last = Block(arg_types=[i32]), YieldOp.create()
         body.add_op(last)
-        self.loop = ForOp.create(operands=programs.results, result_types=[], regions=[Region(body)])
+        self.loop = ForOp.create(operands=self.bounds, result_types=[], regions=[Region(body)])
         b.insert(self.loop)
-        for op in (programs, self.loop, last):
+        for op in (*(bound.owner for bound in self.bounds), self.loop, last):
+            assert isinstance(op, Operation)
             op.location = like.location
         indices = [op for op in walk(function) if isinstance(op, GetProgramIdOp)]
         b = Builder(last)
@@ -169,12 +170,12 @@ class Persistence:
         """Make programs blocks again."""
         for index, place in self.places:
             replace(place, index.results)
-        programs, end = self.loop.lb.owner, self.before[-1]
-        assert isinstance(programs, Operation)
         for op in self.before[:-1]:
-            move_before(op, end)
+            move_before(op, self.before[-1])
         erase(self.loop)
-        erase(programs)
+        for bound in self.bounds:
+            assert isinstance(bound.owner, Operation)
+            erase(bound.owner)
 
 
 def _stays_in_front(op: Operation) -> bool:

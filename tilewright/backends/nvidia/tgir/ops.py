@@ -293,26 +293,24 @@ class EnterRoleOp(LaidOutOp):
 
 
 @irdl_op_definition
-class ProgramRangeOp(LaidOutOp):
-    """Numbers (i64) of the programs that a block runs: the first one, the number of all of them, the distance of two.
+class ProgramCountOp(LaidOutOp):
+    """How many programs a block runs one after the other (i32).
 
     A kernel that has it is launched with as many blocks as run at a time at most, and is told the grid.
     """
 
-    name = "ttng.program_range"
-    first = result_def()
-    end = result_def()
-    step = result_def()
+    name = "ttng.program_count"
+    result = result_def()
     traits = traits_def(Pure())
 
 
 @irdl_op_definition
 class ProgramPlaceOp(LaidOutOp):
-    """Index along `axis` of the grid (i32) of the program of a number (i64)."""
+    """Index along `axis` of the grid (i32) of the program that a block runs at a `turn` (i32), counted from 0."""
 
     name = "ttng.program_place"
     ATTRS: ClassVar = {"axis": I32}
-    number = operand_def()
+    turn = operand_def()
     result = result_def()
     axis = prop_def()
     traits = traits_def(Pure())
@@ -322,7 +320,7 @@ OPS: tuple[type[Operation], ...] = (
     ConvertLayoutOp, LocalAllocOp, LocalLoadOp, LocalStoreOp, MemDescIndexOp, AsyncCopyOp, AsyncCommitOp, AsyncWaitOp,
     WarpGroupDotOp, WarpGroupDotWaitOp, FenceAsyncSharedOp, InitBarrierOp, TmaLoadOp, TmaStoreOp,
     TmaStoreSlicesOp, WaitBarrierOp, WaitPhaseOp, ArriveBarrierOp, WarpIdOp, ElectOp, EnterRoleOp,
-    ProgramRangeOp, ProgramPlaceOp,
+    ProgramCountOp, ProgramPlaceOp,
 )  # fmt: skip
 
 
