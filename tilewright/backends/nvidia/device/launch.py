@@ -120,18 +120,16 @@ def make_launch(
     facts = kernel.metadata
     maps, takes_all = facts.get("tensor_maps", ()), facts.get("takes_all", True)
     otherwise = otherwise or functools.partial(_refuse, facts["name"])
-    persistent = facts.get("persistent", False)
-    sizes = _GRID if persistent else []
+    sizes = _GRID if facts.get("persistent") else []
     types = [*facts["types"], *[TENSOR_MAP] * len(maps), *sizes, *(["*u8"] if facts["needs_log"] else [])]
     function = kernel.on(ordinal)
     offsets = function.parameter_offsets(len(types)) if maps else None
-    form, size = parameter_format(types, offsets)
-    log = kernel.log(ordinal) if facts["needs_log"] else None
+    (form, size), places = parameter_format(types, offsets), parameter_offsets(types, offsets)
+    log, given = kernel.log(ordinal) if facts["needs_log"] else None, len(facts["types"])
     record = Record(
         cuda(), driver.context(ordinal), function.handle, size, facts["block_warps"], facts["shared"], facts["cluster"],
-        cooperative, programmatic, (parameter_offsets(types, offsets)[-1][0], log.address) if log else (0, 0),
-        (parameter_offsets(types, offsets)[len(facts["types"]) + len(maps)][0], kernel.blocks(ordinal)) if persistent
-        else (0, 0),
+        cooperative, programmatic, (places[-1][0], log.address) if log else (0, 0),
+        (places[given + len(maps)][0], kernel.blocks(ordinal)) if sizes else (0, 0),
     )  # fmt: skip
 
     def hidden(values: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -141,30 +139,21 @@ def make_launch(
         return *made, *(0 for _ in sizes), *([log.address] if log else [])
 
     reader = driver.stream_reader() if stream is None else lambda _: stream
+    explain = _Explain(facts["name"], ordinal, bool(sizes))
     launch = _launch_function(
         _packers(types, form), record, ordinal, reader, facts["cluster"], hidden if maps or sizes or log else None,
-        _Explain(facts["name"], ordinal, persistent), otherwise,
+        explain, otherwise,
     )  # fmt: skip
     launch.kept = (kernel, function, record, log)  # type: ignore[attr-defined]
     if log and not log.traps:
         return _checked(launch, log, ordinal, reader, facts["name"])
     fits = HEADER_BYTES + size <= MOST_BYTES or not (log or maps or sizes)
     if fits and not {"fp16", "bf16"}.intersection(types):  # those scalars are rounded in Python
-        places, given = parameter_offsets(types, offsets), len(facts["types"])
         assert [offset for offset, _ in places[given : given + len(maps)]] == [
             places[given][0] + MAP_BYTES * index for index in range(len(maps))
         ]  # 128 bytes at multiples of 64
         made_of = _described(maps, places[given][0], ordinal, record.address, otherwise, takes_all) if maps else None
-        launch.packing = _packing(  # type: ignore[attr-defined]
-            places[:given],
-            record,
-            launch,
-            reader,
-            stream,
-            facts["cluster"],
-            _Explain(facts["name"], ordinal, persistent),
-            made_of,
-        )
+        launch.packing = _packing(places[:given], record, launch, reader, stream, facts["cluster"], explain, made_of)  # type: ignore[attr-defined]
     return launch
 
 

@@ -22,13 +22,14 @@ from xdsl.ir import Block, Operation, Region
 from xdsl.traits import IsTerminator, MemoryEffectKind
 
 from tilewright.analysis.constants import constant_of
+from tilewright.analysis.iterations import is_unit
 from tilewright.analysis.uniform import is_invariant
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import MOST_REGISTERS, Arch
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.tgir.ops import LaidOutOp, ProgramCountOp, ProgramPlaceOp, WarpGroupDotOp
-from tilewright.backends.nvidia.tgir.types import memdesc_shape, memory_bits, tile_words
+from tilewright.backends.nvidia.tgir.types import MemDescType, memdesc_shape, memory_bits, tile_words
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.effect_traits import effects, is_atomic, is_without_effects
@@ -38,7 +39,7 @@ from tilewright.ops.control import ForOp, WhileOp, YieldOp
 from tilewright.ops.descriptor import MakeTensorDescOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp
-from tilewright.ops.program import AssumeOp, GetProgramIdOp
+from tilewright.ops.program import AssumeOp, GetProgramIdOp, GridOp
 from tilewright.passes.rewriting import erase, move_before, replace
 
 _CYCLE_BYTES = 4096  # of products of one row and one column that the tensor cores of a multiprocessor make in a cycle
@@ -80,9 +81,9 @@ def plan_persistence(
     if not _alone(dots, shared_bytes, options, arch):
         return No("blocks that share a multiprocessor load and store while others multiply")
     cycles = max(1, sum(map(_cycles, dots)))
-    known = [_iterations(loop) for loop in loops]
-    if all(known) and sum(map(int, known)) * cycles > tuning.PROGRAM_CYCLES * tuning.LONG_PROGRAM:
-        return No(f"of its {sum(map(int, known)) * cycles} cycles a program waits {tuning.PROGRAM_CYCLES}")
+    known = sum(map(_iterations, loops)) * cycles
+    if known > tuning.PROGRAM_CYCLES * tuning.LONG_PROGRAM:
+        return No(f"of its {known} cycles a program waits {tuning.PROGRAM_CYCLES}")
     return Yes(
         cycles,
         f"copies go on from program to program; a block for each would wait some {tuning.PROGRAM_CYCLES} cycles for "
@@ -116,15 +117,15 @@ def _alone(dots: Sequence[WarpGroupDotOp], shared_bytes: int, options: CudaOptio
 
 def _cycles(dot: WarpGroupDotOp) -> int:
     """What the tensor cores of a multiprocessor take for a product."""
+    assert isinstance(dot.b.type, MemDescType)
     depth, columns = memdesc_shape(dot.b.type)
     return shape_of(dot.d.type)[0] * columns * depth * memory_bits(element_type(dot.b.type.tile)) // 8 // _CYCLE_BYTES
 
 
-def _iterations(loop: ForOp) -> int | None:
-    """How many iterations a loop has, if that is known."""
-    lower, upper, step = map(constant_of, loop.operands[:3])
-    known = isinstance(lower, int) and isinstance(upper, int) and isinstance(step, int) and step > 0
-    return max(0, -((lower - upper) // step)) if known else None
+def _iterations(loop: ForOp) -> int:
+    """How many iterations a loop has; 0 if that is not known."""
+    count = constant_of(loop.ub) if is_unit(loop) else None
+    return count if isinstance(count, int) else 0
 
 
 # --- rewriting ----------------------------------------------------------------------------------------------------
@@ -151,14 +152,14 @@ class Persistence:
         for op in (*(bound.owner for bound in self.bounds), self.loop, last):
             assert isinstance(op, Operation)
             op.location = like.location
-        indices = [op for op in walk(function) if isinstance(op, GetProgramIdOp)]
+        indices = [op for op in walk(function) if isinstance(op, GetProgramIdOp) and isinstance(op, GridOp)]
         b = Builder(last)
         self.places = [(op, self._place(b, op)) for op in indices]
         for op in self.before:
             if op is not end and not _stays_in_front(op):
                 move_before(op, last)
 
-    def _place(self, b: Builder, index: GetProgramIdOp) -> Operation:
+    def _place(self, b: Builder, index: GridOp) -> Operation:
         """What is read in place of an index of a block, with what the user promises of it."""
         made = b.effect(ProgramPlaceOp, [self.loop.body.block.args[0]], [index.results[0].type], **index.attr_values())
         made.attributes.update(index.attributes)

@@ -165,8 +165,10 @@ def split_into_roles(
             loops = [op for op in walk(function) if isinstance(op, ForOp) and _multiplies(op)]
             follow = len({loop.parent_block() for loop in loops}) == 1
             for group in [loops] if follow else [[loop] for loop in loops]:
-                answer = _persistent(function, group, loops, options, arch, hands_on, decisions)
-                answer = answer or _answer(function, group, loops, options, arch, hands_on)
+                copied = _prefetches(function, group)
+                answer: Answer[RolePlan] | None
+                answer = _persistent(function, copied, loops, options, arch, hands_on, decisions)
+                answer = answer or _answer(function, copied, loops, options, arch, hands_on)
                 if answer is not None and (plan := decisions.note(ROLES, group[0], answer)) is not None:
                     for prefetch in plan.prefetches:
                         size = memdesc_bytes(prefetch.ring)
@@ -196,14 +198,14 @@ def _around(loop: Operation) -> list[Operation]:
 
 def _answer(
     function: FuncOp,
-    group: Sequence[ForOp],
+    prefetches: Mapping[ForOp, Sequence[Prefetch]],
     loops: Sequence[ForOp],
     options: CudaOptions,
     arch: Arch,
     hands_on: bool,
 ) -> Answer[RolePlan] | None:
     """Whether loops with products, one after the other, are divided; None where nobody asks and it is not worth it."""
-    prefetches = _prefetches(function, group)
+    group = list(prefetches)
     if not _wanted(prefetches, options, hands_on):
         return None
     if len(group) < len(loops):
@@ -242,7 +244,7 @@ def _wanted(prefetches: Mapping[ForOp, Sequence[Prefetch]], options: CudaOptions
 
 def _persistent(
     function: FuncOp,
-    group: Sequence[ForOp],
+    prefetches: Mapping[ForOp, Sequence[Prefetch]],
     loops: Sequence[ForOp],
     options: CudaOptions,
     arch: Arch,
@@ -250,9 +252,9 @@ def _persistent(
     decisions: Decisions,
 ) -> Yes[RolePlan] | None:
     """How the loops of a plain kernel are divided if blocks run one program after the other; None if they do not."""
+    group = list(prefetches)
     if len(group) < len(loops) or _around(group[0]) or options.block_warps != tuning.ROLE_WARPS or not arch.has_wgmma:
         return None
-    prefetches = _prefetches(function, group)
     copied = max(map(ring_bytes, prefetches.values()))
     if copied < tuning.ROLE_BYTES or not all(each.is_block for each in chain.from_iterable(prefetches.values())):
         return None
@@ -260,7 +262,7 @@ def _persistent(
     stays = plan_persistence(function, group, shared, options, arch)
     if isinstance(stays, Yes):
         made = Persistence(function, group[0])
-        answer = _answer(function, group, loops, options, arch, hands_on)
+        answer = _answer(function, prefetches, loops, options, arch, hands_on)
         if isinstance(answer, Yes):
             decisions.note(PERSISTENT, group[0], stays)
             return answer
