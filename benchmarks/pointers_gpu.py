@@ -1,7 +1,8 @@
 """``python -m benchmarks.pointers_gpu``: products and attention through pointers, whose loads the copy engine makes.
 
 The kernels are those of `examples/`, with masks of rows and columns and of all of K, and one without masks, each with
-tensor maps and with `tensor_maps=False`, beside descriptors and torch. Medians of calls in turns. Then what launches
+tensor maps, without (`tensor_maps=False`), and with a block for each program (`persistent_programs=False`), beside
+descriptors and torch. Medians of calls in turns. Then what launches
 cost the caller: with maps, with maps that change at each launch, without.
 """
 
@@ -29,6 +30,13 @@ Function = Callable[[], Any]
 Tile = tuple[int, int, int, int, int]
 _TF32: tuple[Tile, ...] = ((256, 128, 32, 8, 4), (128, 256, 32, 8, 4))
 _HALF: tuple[Tile, ...] = ((128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3))
+
+
+_WAYS: dict[str, dict[str, bool]] = {
+    "": {},
+    " without maps": {"tensor_maps": False},
+    ", a block a program": {"persistent_programs": False},
+}
 
 
 @tilewright.jit
@@ -92,20 +100,23 @@ def _forms(kernel: Any, a: Any, b: Any, out: Any, tile: Tile) -> dict[str, Funct
     staying = (min(grid[0], torch.cuda.get_device_properties(0).multi_processor_count),)
     tensors = of(a, [bm, bk]), of(b, [bk, bn]), of(out, [bm, bn])
     found: dict[str, Function] = {
-        "descriptors": lambda: by_descriptors[grid](*tensors, m, n, k, bm, bn, bk, 8, **options)
+        "descriptors" + said: lambda more=more: by_descriptors[grid](
+            *tensors, m, n, k, bm, bn, bk, 8, **options, **more
+        )
+        for said, more in _WAYS.items()
+        if "tensor_maps" not in more
     }
-    for said, maps in {"": True, " without maps": False}.items():
+    for said, more in _WAYS.items():
         for even, masks in {True: "masks of rows", False: "all masks"}.items():
-            found[masks + said] = lambda even=even, maps=maps: kernel[grid](
+            found[masks + said] = lambda even=even, more=more: kernel[grid](
                 a, b, out, m, n, k, *a.stride(), *b.stride(), *out.stride(), BLOCK_M=bm, BLOCK_N=bn, BLOCK_K=bk,
-                GROUP_M=8, ACC_TYPE=tl.float32, PRECISION="tf32", EVEN_K=even, tensor_maps=maps, **options,
+                GROUP_M=8, ACC_TYPE=tl.float32, PRECISION="tf32", EVEN_K=even, **options, **more,
             )  # fmt: skip
-        found["pointers" + said] = lambda maps=maps: unmasked[grid](
-            a, b, out, n, k, bm, bn, bk, 8, tensor_maps=maps, **options
-        )
-        found["pointers, tile after tile" + said] = lambda maps=maps: tile_after_tile[staying](
-            a, b, out, n, k, grid[0], bm, bn, bk, 8, tensor_maps=maps, **options
-        )
+        found["pointers" + said] = lambda more=more: unmasked[grid](a, b, out, n, k, bm, bn, bk, 8, **options, **more)
+        if "persistent_programs" not in more:
+            found["pointers, tile after tile" + said] = lambda more=more: tile_after_tile[staying](
+                a, b, out, n, k, grid[0], bm, bn, bk, 8, **options, **more
+            )
     return found
 
 
@@ -119,11 +130,11 @@ def attention(width: int, length: int, causal: bool, rounds: int) -> None:
         "torch": lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
     }
     for bm, bn, warps, stages in ((128, 64, 4, 3), (128, 64, 8, 3), (128, 128, 8, 2), (256, 64, 16, 3)):
-        for said, maps in {"": True, " without maps": False}.items():
+        for said, more in _WAYS.items():
             functions[f"pointers{said} {(bm, bn, warps, stages)}"] = (
-                lambda maps=maps, bm=bm, bn=bn, warps=warps, stages=stages: kernel[(length // bm, heads)](
+                lambda more=more, bm=bm, bn=bn, warps=warps, stages=stages: kernel[(length // bm, heads)](
                     q, k, v, out, *strides, length, width**-0.5, BLOCK_M=bm, BLOCK_N=bn, HEAD_DIM=width, CAUSAL=causal,
-                    EVEN=True, tensor_maps=maps, num_warps=warps, num_stages=stages,
+                    EVEN=True, num_warps=warps, num_stages=stages, **more,
                 )
             )  # fmt: skip
     wanted = functions["torch"]()

@@ -76,7 +76,7 @@ def passed(spelling: Spelling, name: str) -> tuple[ModuleOp, Any, Target]:
     """(a kernel behind the passes, its options, the target), for a target by its name in `TARGETS`."""
     target = parse_target(TARGETS[name])
     specialization = _specialized(spelling, target)
-    given = {"tensor_maps": True, **spelling.options} if target.backend == "cuda" else {}
+    given = {"tensor_maps": True, "persistent_programs": True, **spelling.options} if target.backend == "cuda" else {}
     options = complete_options(given, target)
     built = build_module(spelling.fn, parameter_specs(specialization), options, target)
     return run_passes(built.module), options, target

@@ -16,12 +16,13 @@ import tilewright.language as tl
 from tests.backends.nvidia.fake_cuda import FakeCuda, installed
 from tests.devices.gpu_arrays import CudaArray, aligned
 from tilewright.backends.nvidia.backend import launcher
-from tilewright.base.errors import ArgumentError
+from tilewright.base.errors import ArgumentError, GridError
 from tilewright.base.target import Placement
 from tilewright.compile.c_interface import write_c
 from tilewright.compiler import ASTSource, GPUTarget
 
 X, Y, Z, OUT = aligned(4096), aligned(4096), aligned(4096), aligned(4096)
+HALVES = X.view("float16")
 START = 128  # where the maps begin, in the fake driver
 
 
@@ -101,6 +102,38 @@ def test_machine_code_chooses(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -
     fake.fails["cuTensorMapReplaceAddress"] = 1
     assert launched(fake, 32, 64, 96, a=X) == [(X.ctypes.data, 32, 384), (Y.ctypes.data, 64, 256)]
     assert launched(fake, 32, 64, 96, a=Z) == [(Z.ctypes.data, 32, 384), (Y.ctypes.data, 64, 256)]
+
+
+def test_machine_code_hands_the_grid_on(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where blocks run one program after the other, behind the maps; the kernel without maps knows nothing of it."""
+    places = [0, 8, 16, 24, 28, 32, START, START + 128, *(START + 256 + 4 * axis for axis in range(3))]
+    fake.acts["cuFuncGetParamInfo"] = lambda function, number, offset, size: setattr(
+        ctypes.c_size_t.from_address(offset), "value", places[number]
+    )
+    tile = {"BM": 128, "BN": 64, "BK": 64, "num_warps": 8, "num_stages": 6}
+
+    def call(stride: int, *grid: int) -> tuple[Any, ...]:
+        product[grid](CudaArray(HALVES), CudaArray(HALVES), CudaArray(OUT), 48, 64, stride, **tile)
+        told = fake.launches[-1]
+        return told["grid"], told["parameters"][START + 256 :]
+
+    for _ in range(2):
+        assert call(64, 3, 2) == ((6, 1, 1), struct.pack("=III", 3, 2, 1))
+    assert product._binder is not None
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise AssertionError("the launch went through Python")
+
+    for _ in range(2):
+        assert call(64, 200, 100, 7) == ((132, 1, 1), struct.pack("=III", 200, 100, 7))
+        assert call(-64, 200, 100, 7) == ((200, 100, 7), b"")
+        assert call(64, 5) == ((5, 1, 1), struct.pack("=III", 5, 1, 1))
+        monkeypatch.setattr(product._binder, "_in_python", fail)
+    with pytest.raises(GridError, match="persistent_programs=False"):
+        call(64, 2**31 - 1, 65535)
+    monkeypatch.undo()
+    tile["persistent_programs"] = False
+    assert call(64, 200, 100, 7) == ((200, 100, 7), b"")
 
 
 def test_the_option(fake: FakeCuda) -> None:

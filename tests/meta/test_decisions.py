@@ -61,6 +61,7 @@ PLANNERS = {
     "nvidia/plan/pipeliner.py": {"_ring_stages": "RING", "_with_room": "RING", "_may_stay_in_flight": "ASYNC_DOT"},
     "nvidia/plan/roles.py": {"_levels": "ROLES", "_with_room": "ROLES"},
     "nvidia/plan/rotation.py": {"plan_rotation": "ROTATED"},
+    "nvidia/plan/persistence.py": {"plan_persistence": "PERSISTENT"},
     "nvidia/plan/program_order.py": {"_turned": "PROGRAM_ORDER"},
     "nvidia/plan/conversions.py": {"conversion": "IN_WARP"},
     "nvidia/plan/reductions_out_of_loops.py": {"_carried": "REDUCED_AFTER"},

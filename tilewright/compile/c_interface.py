@@ -167,6 +167,7 @@ def _for_gpu(kernel: CompiledKernel, symbol: str, parameters: list[Parameter]) -
     facts = kernel.metadata
     special = {
         "tensor maps": bool(facts.get("tensor_maps")),
+        "programs that blocks run one after the other": bool(facts.get("persistent")),
         "device_assert or device_print": bool(facts["needs_log"]),
         "cooperative grids": bool(facts.get("launch_cooperative_grid")),
         "programmatic launches": bool(facts.get("launch_pdl")),

@@ -372,7 +372,7 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
         return {**_OF_LAUNCHES, **({} if self.debug is None else {"debug": self.debug}), **options}
 
 
-_OF_LAUNCHES = {"tensor_maps": True}  # this launcher makes them
+_OF_LAUNCHES = {"tensor_maps": True, "persistent_programs": True}  # which this launcher serves
 register_constant(constexpr, lambda value: value.value)
 register_constant(BlockFunction)
 run.install(native_run, native_call)

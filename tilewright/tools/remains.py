@@ -87,10 +87,15 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
             "places that no mask ends may leave the 32 bits that a box has",
         ),
         (
-            "Hopper: programs of a plain grid are not joined to loops over tiles, in which the next tile is loaded "
-            "while this one is stored",
-            "it would be 1.17 of the speed at K = 512, 1.02 at 4096 (docs/nvidia.md#beside-the-vendors-on-hopper): "
-            "write `for tile in tl.range(tl.program_id(0), tiles, tl.num_programs(0))`",
+            "Hopper: programs of a plain grid whose loops are of different lengths (causal attention, groups of "
+            "matrices), or of 16 warps, stay blocks: the next one is not loaded while this one is stored",
+            "a fixed share of programs would wait for the longest; 16 warps are not measured "
+            "(docs/decisions/nvidia_pipelines.md#persistent-programs)",
+        ),
+        (
+            "Hopper: six tests of persistent programs did not end on a GPU: two streams, torch.compile, a bundle, a "
+            "lock, one grid of 700, one depth; racecheck saw the products alone",
+            "no time was left there after tests were mended; the simulator runs what is no launch in three orders",
         ),
         (
             "CPU: a loop of products down through K, an operand made of what lies at quotients of places of K "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -187,17 +188,21 @@ class Described:
         """Why something was not done, each time it was not."""
         return [row.text for row in from_records(self.decisions.records()) if row.subject == subject and not row.taken]
 
-    def run(self, grid: Sequence[int], order: str = FIRST, *, early: bool = False) -> Result:
+    def run(self, grid: Sequence[int], order: str = FIRST, *, early: bool = False, blocks: int = 2) -> Result:
         """Run it on the simulated GPU.
 
         Args:
-            grid: blocks along each dim.
+            grid: programs along each dim.
             order: which role goes on, of those that can.
             early: copies arrive at once.
+            blocks: that run at a time, if they run one program after the other.
         """
         made = self.whole.lowered()
         maps = [partial(tensormap.encode, recipe) for recipe in made.tensor_maps]
         slots = [*self._slots, *(lambda values, of=of: np.frombuffer(of(values, 0), np.uint8) for of in maps)]
+        if made.persistent:
+            sizes = [*grid, 1, 1][:3]
+            slots, grid = [*slots, *sizes], (min(math.prod(sizes), blocks),)
         with encoding():
             divided = partial(Agents, self.roles, order, early=early) if self.roles else None
             return run_kernel(

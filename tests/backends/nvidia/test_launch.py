@@ -87,6 +87,40 @@ def test_tensor_maps_follow_the_parameters(fake: FakeCuda) -> None:
     assert [args[3] for args in described] == [0x7000, 0x7100]  # equal maps are made once
 
 
+@pytest.mark.parametrize(
+    ("grid", "blocks"), [((7, 3, 2), 42), ((1, 1, 1), 1), ((100, 70_000, 3), 264), ((2**31 - 1, 1, 1), 264)]
+)
+def test_blocks_that_run_one_program_after_the_other(fake: FakeCuda, grid: tuple[int, ...], blocks: int) -> None:
+    """As many as run at a time; the kernel is told the grid."""
+    fake.acts["cuOccupancyMaxActiveBlocksPerMultiprocessor"] = lambda out, function, threads, shared: (
+        setattr(ctypes.c_int.from_address(out), "value", 2) if (threads, shared) == (384, 70_000) else None
+    )
+    facts = {"persistent": True, "shared": 70_000, "block_warps": 12}
+    launch = make_launch(kernel("*fp32", "u1", **facts), 0)
+    launch(*grid, 0xDEAD_BEEF, True)
+    (told,) = fake.launches
+    assert told["grid"] == (blocks, 1, 1)
+    assert told["parameters"] == struct.pack("=Q?3xIII", 0xDEAD_BEEF, True, *grid)
+    make_launch(kernel("*fp32", "u1", **{**facts, "persistent": False}), 0)(2, 3, 4, 0xDEAD_BEEF, True)
+    assert fake.launches[-1]["grid"] == (2, 3, 4) and fake.launches[-1]["parameters"] == struct.pack(
+        "=Q?", 0xDEAD_BEEF, 1
+    )
+
+
+def test_more_programs_than_blocks_can_count(fake: FakeCuda) -> None:
+    launch = make_launch(kernel(persistent=True), 0)
+    with pytest.raises(GridError, match=r"2147483647 programs"):
+        launch(2**31 - 1, 65535, 2)
+    assert not fake.launches
+
+
+def test_the_log_follows_the_grid(fake: FakeCuda) -> None:
+    launch = make_launch(kernel("i32", persistent=True, asserts=["n"], needs_log=True), 1)
+    launch(5, 6, 7, -1)
+    parameters = fake.launches[0]["parameters"]
+    assert parameters[:16] == struct.pack("=iIII", -1, 5, 6, 7) and struct.unpack("=Q", parameters[16:])[0] != 0
+
+
 def test_attributes(fake: FakeCuda) -> None:
     make_launch(kernel(cluster=2), 0, cooperative=True, programmatic=True)(5, 1, 1)
     (told,) = fake.launches

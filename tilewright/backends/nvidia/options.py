@@ -27,6 +27,8 @@ class CudaOptions(Options):
         tensor_maps: loads through pointers may become copies by the copy engine (TMA, Hopper), for which the launch
             makes tensor maps that follow the parameters. Kernels that are launched by name have it unless they say no;
             for who launches machine code by other means it is off.
+        persistent_programs: blocks may run one program of the grid after the other, for which the launch starts as many
+            as run at a time and hands the grid on. As `tensor_maps`, on for kernels that are launched by name.
         launch_pdl: the kernel may start before the one ahead of it in the stream has ended.
         extern_libs: path by name of libraries as LLVM's bitcode, whose functions `extern_elementwise` calls;
             "libdevice" is linked instead of the one found.
@@ -45,6 +47,7 @@ class CudaOptions(Options):
     num_ctas: int = 1
     maxnreg: int | None = None
     tensor_maps: bool = False
+    persistent_programs: bool = False
     launch_cooperative_grid: bool = False
     launch_pdl: bool = False
     extern_libs: Any = ()

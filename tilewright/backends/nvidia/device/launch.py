@@ -24,6 +24,7 @@ from tilewright.backends.nvidia.device.streams import stream_function, torch_str
 from tilewright.backends.nvidia.device.stub import (
     HEADER,
     HEADER_BYTES,
+    MOST_PROGRAMS,
     TENSOR_MAP,
     Record,
     launch_stub,
@@ -40,6 +41,7 @@ Launch = Callable[..., None]
 Pack = Callable[..., bytes]
 
 MAX_GRID_YZ = 65535
+_GRID = ["i32"] * 3  # parameters that the stub fills
 _INVALID_VALUE = 1
 
 
@@ -78,6 +80,11 @@ class LoadedKernel:
                 found = self._logs[ordinal] = Log(ordinal, self.metadata["name"], self.metadata["asserts"])
         return found
 
+    def blocks(self, ordinal: int) -> int:
+        """How many blocks of the kernel a GPU runs at a time."""
+        facts, many = self.metadata, driver.device(ordinal).attributes["multiprocessors"]
+        return many * max(1, self.on(ordinal).blocks_per_multiprocessor(facts["block_warps"] * WARP, facts["shared"]))
+
     def _load(self, ordinal: int) -> driver.Function:
         facts, limits = self.metadata, driver.device(ordinal).attributes
         if facts["shared"] > limits["shared_limit"]:
@@ -113,39 +120,40 @@ def make_launch(
     facts = kernel.metadata
     maps, takes_all = facts.get("tensor_maps", ()), facts.get("takes_all", True)
     otherwise = otherwise or functools.partial(_refuse, facts["name"])
-    types = [*facts["types"], *[TENSOR_MAP] * len(maps), *(["*u8"] if facts["needs_log"] else [])]
+    sizes = _GRID if facts.get("persistent") else []
+    types = [*facts["types"], *[TENSOR_MAP] * len(maps), *sizes, *(["*u8"] if facts["needs_log"] else [])]
     function = kernel.on(ordinal)
     offsets = function.parameter_offsets(len(types)) if maps else None
-    form, size = parameter_format(types, offsets)
-    log = kernel.log(ordinal) if facts["needs_log"] else None
+    (form, size), places = parameter_format(types, offsets), parameter_offsets(types, offsets)
+    log, given = kernel.log(ordinal) if facts["needs_log"] else None, len(facts["types"])
     record = Record(
         cuda(), driver.context(ordinal), function.handle, size, facts["block_warps"], facts["shared"], facts["cluster"],
-        cooperative, programmatic, (parameter_offsets(types, offsets)[-1][0], log.address) if log else (0, 0),
+        cooperative, programmatic, (places[-1][0], log.address) if log else (0, 0),
+        (places[given + len(maps)][0], kernel.blocks(ordinal)) if sizes else (0, 0),
     )  # fmt: skip
 
     def hidden(values: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if not takes_all and not tensormap.suits(maps, values):
             return None
-        return *(tensormap.encode(recipe, values, ordinal) for recipe in maps), *([log.address] if log else [])
+        made = (tensormap.encode(recipe, values, ordinal) for recipe in maps)
+        return *made, *(0 for _ in sizes), *([log.address] if log else [])
 
     reader = driver.stream_reader() if stream is None else lambda _: stream
+    explain = _Explain(facts["name"], ordinal, bool(sizes))
     launch = _launch_function(
-        _packers(types, form), record, ordinal, reader, facts["cluster"], hidden if maps or log else None,
-        _Explain(facts["name"], ordinal), otherwise,
+        _packers(types, form), record, ordinal, reader, facts["cluster"], hidden if maps or sizes or log else None,
+        explain, otherwise,
     )  # fmt: skip
     launch.kept = (kernel, function, record, log)  # type: ignore[attr-defined]
     if log and not log.traps:
         return _checked(launch, log, ordinal, reader, facts["name"])
-    fits = HEADER_BYTES + size <= MOST_BYTES or not (log or maps)
+    fits = HEADER_BYTES + size <= MOST_BYTES or not (log or maps or sizes)
     if fits and not {"fp16", "bf16"}.intersection(types):  # those scalars are rounded in Python
-        places, given = parameter_offsets(types, offsets), len(facts["types"])
         assert [offset for offset, _ in places[given : given + len(maps)]] == [
             places[given][0] + MAP_BYTES * index for index in range(len(maps))
         ]  # 128 bytes at multiples of 64
         made_of = _described(maps, places[given][0], ordinal, record.address, otherwise, takes_all) if maps else None
-        launch.packing = _packing(  # type: ignore[attr-defined]
-            places[:given], record, launch, reader, stream, facts["cluster"], _Explain(facts["name"], ordinal), made_of
-        )
+        launch.packing = _packing(places[:given], record, launch, reader, stream, facts["cluster"], explain, made_of)  # type: ignore[attr-defined]
     return launch
 
 
@@ -249,10 +257,11 @@ class _Explain:
     Args:
         kernel: name of the kernel.
         ordinal: the GPU.
+        persistent: blocks run one program after the other.
     """
 
-    def __init__(self, kernel: str, ordinal: int) -> None:
-        self.kernel, self.ordinal = kernel, ordinal
+    def __init__(self, kernel: str, ordinal: int, persistent: bool = False) -> None:
+        self.kernel, self.ordinal, self.persistent = kernel, ordinal, persistent
 
     def raised(self, code: int, gx: int, gy: int, gz: int) -> None:
         """Raise that error."""
@@ -263,6 +272,11 @@ class _Explain:
             raise
 
     def __call__(self, code: int, gx: int, gy: int, gz: int) -> TilewrightError:
+        if code == _INVALID_VALUE and self.persistent and gx * gy * gz > MOST_PROGRAMS:
+            return GridError(
+                f"kernel `{self.kernel}`: blocks count no more than {MOST_PROGRAMS} programs, got {(gx, gy, gz)}",
+                hint="persistent_programs=False makes each program a block",
+            )
         if code == _INVALID_VALUE and max(gy, gz) > MAX_GRID_YZ:
             return GridError(
                 f"kernel `{self.kernel}`: a GPU takes at most {MAX_GRID_YZ} programs along y and z, got {(gx, gy, gz)}",

@@ -5,6 +5,8 @@
     tw_launch(block):                       block:  record, stream, grid x y z, parameters of the kernel
         if the context is another: push     record: addresses of driver functions, context, CUfunction, CUlaunchConfig
         the last parameter, if the record has it: its place = its value
+        if blocks run one program after the other: its place = grid, grid = min(x * y * z, blocks at a time), 1, 1;
+            x * y * z is more than they can count: -> 1
         cuLaunchKernelEx(config with grid and stream, function, parameters as one buffer)
         if pushed: pop
         -> the driver's code, 0 for success
@@ -31,10 +33,12 @@ from tilewright.backends.protocol import ByteCache
 TENSOR_MAP = "tensor map"  # type of a parameter that is 128 bytes
 HEADER = "=QQIII4x"  # record, stream, grid; parameters follow at a multiple of 8
 HEADER_BYTES = struct.calcsize(HEADER)
+MOST_PROGRAMS = (1 << 31) - 1  # of blocks that run one after the other, which count them in 32 bits
 # Words of the record: cuLaunchKernelEx, cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent, context, function, bytes of
 # the parameters, then CUlaunchConfig (cuda.h): grid 0, block 12, shared bytes 24, stream 32, attributes 40, count 48;
-# then the offset among the parameters and the value of one that is the same in every launch (value 0: there is none).
-_RECORD = struct.Struct("=7Q 12x III I 4x 8x Q I 4x QQ")
+# then the offset among the parameters and the value of one that is the same in every launch (value 0: there is none),
+# the offset of the grid among them, and how many blocks run at a time (0: programs are blocks).
+_RECORD = struct.Struct("=7Q 12x III I 4x 8x Q I 4x QQ QQ")
 # CUlaunchAttributeID
 _COOPERATIVE, _CLUSTER, _PROGRAMMATIC_STREAM = 2, 4, 6
 _ATTRIBUTE_BYTES = 72
@@ -46,15 +50,9 @@ define i32 @tw_launch(ptr %block) nounwind {{
   %current = alloca ptr
   %config = alloca [7 x i64], align 8
   %extra = alloca [5 x ptr], align 8
+  %unread = alloca [2 x i64], align 8
   %record = load ptr, ptr %block
 {copies}
-  %grid.from = getelementptr i8, ptr %block, i64 16
-  %grid.xy = load i64, ptr %grid.from
-  store i64 %grid.xy, ptr %config
-  %z.from = getelementptr i8, ptr %block, i64 24
-  %z.to = getelementptr i8, ptr %config, i64 8
-  %z = load i32, ptr %z.from
-  store i32 %z, ptr %z.to
   %stream.from = getelementptr i8, ptr %block, i64 8
   %stream.to = getelementptr i8, ptr %config, i64 32
   %stream = load i64, ptr %stream.from
@@ -69,6 +67,22 @@ define i32 @tw_launch(ptr %block) nounwind {{
   %absent = icmp eq i64 %value, 0
   %target = select i1 %absent, ptr %current, ptr %place
   store i64 %value, ptr %target, align 1
+  %grid.at = getelementptr i8, ptr %record, i64 128
+  %most.at = getelementptr i8, ptr %record, i64 136
+  %grid.offset = load i64, ptr %grid.at
+  %most = load i64, ptr %most.at
+  %blocks = icmp eq i64 %most, 0
+  %grid.place = getelementptr i8, ptr %arguments, i64 %grid.offset
+  %sizes = select i1 %blocks, ptr %unread, ptr %grid.place
+{grid}
+  %few = icmp ule i64 %all, {programs}
+  %fits = or i1 %blocks, %few
+  br i1 %fits, label %counted, label %uncountable
+
+uncountable:
+  ret i32 1
+
+counted:
 {extras}
   %bytes = load i64, ptr %size
   %none = icmp eq i64 %bytes, 0
@@ -128,7 +142,35 @@ def stub_ir(triple: str) -> str:
             f"  %extra{slot} = getelementptr i8, ptr %extra, i64 {8 * slot}",
             f"  store {value}, ptr %extra{slot}",
         ]
-    return _TEXT.format(triple=triple, copies="\n".join(copies), extras="\n".join(extras), header=HEADER_BYTES)
+    parts = {name: "\n".join(lines) for name, lines in (("copies", copies), ("extras", extras), ("grid", _grid()))}
+    return _TEXT.format(triple=triple, header=HEADER_BYTES, programs=MOST_PROGRAMS, **parts)
+
+
+def _grid() -> list[str]:
+    """Sizes of the grid to the parameters, and to the configuration those, or as many blocks as run at a time."""
+    lines = []
+    for axis, name in enumerate("xyz"):
+        lines += [
+            f"  %{name}.from = getelementptr i8, ptr %block, i64 {16 + 4 * axis}",
+            f"  %{name}.told = getelementptr i8, ptr %sizes, i64 {4 * axis}",
+            f"  %{name} = load i32, ptr %{name}.from",
+            f"  store i32 %{name}, ptr %{name}.told, align 1",
+            f"  %{name}.wide = zext i32 %{name} to i64",
+        ]
+    lines += [
+        "  %xy = mul i64 %x.wide, %y.wide",
+        "  %all = mul i64 %xy, %z.wide",
+        "  %fewer = icmp ult i64 %all, %most",
+        "  %some = select i1 %fewer, i64 %all, i64 %most",
+        "  %row = trunc i64 %some to i32",
+    ]
+    for axis, (name, other) in enumerate({"x": "%row", "y": "1", "z": "1"}.items()):
+        lines += [
+            f"  %{name}.blocks = select i1 %blocks, i32 %{name}, i32 {other}",
+            f"  %{name}.to = getelementptr i8, ptr %config, i64 {4 * axis}",
+            f"  store i32 %{name}.blocks, ptr %{name}.to",
+        ]
+    return lines
 
 
 _caches: list[ByteCache] = []
@@ -168,11 +210,14 @@ class Record:
         cooperative: all blocks must be resident at once.
         programmatic: the kernel may start before the one ahead of it in the stream has ended.
         constant: (offset among the parameters, value) of one of 8 bytes that callers of the stub leave out.
+        grid: (offset among the parameters, blocks that run at a time) where blocks run one program after the other:
+            callers leave out the three sizes of the grid.
     """
 
     def __init__(
         self, api: Cuda, context: int, function: int, parameter_bytes: int, warps: int, shared_bytes: int,
         cluster: int = 1, cooperative: bool = False, programmatic: bool = False, constant: tuple[int, int] = (0, 0),
+        grid: tuple[int, int] = (0, 0),
     ) -> None:  # fmt: skip
         rows = []
         if cluster > 1:
@@ -186,7 +231,7 @@ class Record:
         names = ("cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent")
         image = _RECORD.pack(
             *map(api.address, names), context, function, parameter_bytes, warps * WARP, 1, 1, shared_bytes,
-            ctypes.addressof(self._attributes) if rows else 0, len(rows), *constant,
+            ctypes.addressof(self._attributes) if rows else 0, len(rows), *constant, *grid,
         )  # fmt: skip
         self._memory = ctypes.create_string_buffer(image, len(image))
         self.address = ctypes.addressof(self._memory)

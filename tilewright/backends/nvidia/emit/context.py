@@ -90,6 +90,7 @@ class Kernel:
         exchanged: the elements of a tile that a difference of lanes leads to, and the block of code that has them.
         asserts, prints: texts of `tl.device_assert` and `tl.device_print`, in order of emission.
         log: pointer to the buffer that assertions write to, if there are any.
+        grid: sizes of the grid (i32), if its programs are not blocks.
         exchange_room: byte offset in shared memory of what the blocks of a cluster send each other.
         given_team, team: the threads of a program; by default those of one block.
         inline_only: whether no function should be called, as a call makes the wgmma of a kernel serial.
@@ -115,6 +116,7 @@ class Kernel:
     asserts: list[str] = field(default_factory=list)
     prints: list[str] = field(default_factory=list)
     log: V | None = None
+    grid: Sequence[V] = ()
     inline_only: bool = False
     contracts: bool = False
     exchange_room: int = 0

@@ -1,6 +1,6 @@
 """Laid-out tile IR to the LLVM IR of one kernel.
 
-define ptx_kernel void @name(i64 pointer, i32 scalar, ..., [tensor maps], [i64 log]) "nvvm.reqntid"="128" {
+define ptx_kernel void @name(i64 pointer, i32 scalar, ..., [tensor maps], [grid], [log]) "nvvm.reqntid"="128" {
   thread, lane, warp
   the function's operations, each by the emitter of its family
 }
@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation
 
 from tilewright.backends.llvm.casts import storage
-from tilewright.backends.llvm.types import I8, I64, PTR, T, V
+from tilewright.backends.llvm.types import I8, I32, I64, PTR, T, V
 from tilewright.backends.nvidia.arch import WARP, arch_of, features_of
 from tilewright.backends.nvidia.device.tensormap import MAP_ALIGNMENT, MAP_BYTES, Recipe
 from tilewright.backends.nvidia.emit import cluster, families, reduce
@@ -27,7 +27,7 @@ from tilewright.backends.nvidia.plan.allocate import allocate
 from tilewright.backends.nvidia.plan.team import Team, team_of
 from tilewright.backends.nvidia.plan.tma import recipe_of
 from tilewright.backends.nvidia.tgir.facts import axis_facts
-from tilewright.backends.nvidia.tgir.ops import EnterRoleOp, WarpGroupDotOp
+from tilewright.backends.nvidia.tgir.ops import EnterRoleOp, ProgramCountOp, WarpGroupDotOp
 from tilewright.base.errors import InternalError
 from tilewright.base.target import Target
 from tilewright.ir.decisions import Decisions
@@ -56,6 +56,7 @@ class LoweredKernel:
         needs_log: a last parameter takes the buffer to which assertions write.
         cluster: blocks of a cluster.
         tensor_maps: what describes the tensor maps that follow the parameters (see `tensormap.encode`).
+        persistent: blocks run one program after the other, and sizes of the grid follow the tensor maps.
         decisions: what is told of accesses and reductions.
     """
 
@@ -67,6 +68,7 @@ class LoweredKernel:
     needs_log: bool = False
     cluster: int = 1
     tensor_maps: tuple[Recipe, ...] = ()
+    persistent: bool = False
     decisions: Decisions = field(default_factory=Decisions)
 
     def facts(self) -> dict[str, Any]:
@@ -78,6 +80,7 @@ class LoweredKernel:
             "symbol": self.symbol, "shared": self.shared_bytes, "block_warps": self.num_warps, "cluster": self.cluster,
             "asserts": list(self.asserts), "needs_log": self.needs_log, "tensor_maps": list(self.tensor_maps),
             "takes_all": not any(recipe["from_pointers"] for recipe in self.tensor_maps),
+            "persistent": self.persistent,
         }  # fmt: skip
 
 
@@ -102,6 +105,8 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     descriptors = [op for op in walk(function) if isinstance(op, MakeTensorDescOp)]
     parameters: list[T | tuple[T, str]] = [_parameter(argument.type) for argument in block.args]
     parameters += [(PTR, _TENSOR_MAP)] * len(descriptors)
+    persistent = any(isinstance(op, ProgramCountOp) for op in walk(function))
+    parameters += [I32] * 3 if persistent else []
     if needs_log:
         parameters.append(I64)
     team = team_of(function, options.block_warps)
@@ -121,6 +126,9 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
         k.set(argument, _argument(k, value, argument.type))
     for descriptor, value in zip(descriptors, f.args[len(block.args) :], strict=False):
         k.set(descriptor.result, value)
+    if persistent:
+        first = len(block.args) + len(descriptors)
+        k.grid = f.args[first : first + 3]
     if needs_log:
         k.log = f.cast("inttoptr", f.args[-1], PTR)
     k.emit_block(block)
@@ -129,7 +137,8 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     f.ret()
     return LoweredKernel(
         llvm.render(), symbol, room + sent if sent else allocation.total, k.block_warps, tuple(k.asserts), needs_log,
-        cluster=team.blocks, tensor_maps=tuple(map(recipe_of, descriptors)), decisions=k.decisions,
+        cluster=team.blocks, tensor_maps=tuple(map(recipe_of, descriptors)), persistent=persistent,
+        decisions=k.decisions,
     )  # fmt: skip
 
 

@@ -18,18 +18,17 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
 from tilewright.backends.nvidia.plan.building import Builder
+from tilewright.backends.nvidia.plan.persistence import why_in_order
 from tilewright.backends.nvidia.plan.subjects import PROGRAM_ORDER
-from tilewright.base.decision import Answer, No, Yes
+from tilewright.base.decision import Answer, Yes
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import i32
 from tilewright.ir.walk import walk
-from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddIOp, DivSIOp, DivUIOp, MaxSIOp, MinSIOp, MulIOp, SelectOp, SubIOp
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import LoadOp
 from tilewright.ops.program import GetNumProgramsOp, GetProgramIdOp
 
 _UNKNOWN = None
@@ -67,11 +66,9 @@ def _axis(op: Operation) -> int:
 
 def _turned(function: FuncOp, axis: int) -> Answer[int]:
     """Whether the programs of a kernel may start in another order."""
-    for op in walk(function):
-        if is_atomic(op) or (isinstance(op, LoadOp) and op.attr_values()["isVolatile"]):
-            return No("programs may wait for earlier ones", op)
-        if isinstance(op, WhileOp):
-            return No("programs may wait for earlier ones in a loop by a condition", op)
+    no = why_in_order(function)
+    if no is not None:
+        return no
     return Yes(axis, f"programs are counted from the end of axis {axis}, where they take longest")
 
 

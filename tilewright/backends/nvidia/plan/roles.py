@@ -46,6 +46,7 @@ from tilewright.backends.nvidia.plan.channels import (
 )
 from tilewright.backends.nvidia.plan.consumer import Consumer, multiply
 from tilewright.backends.nvidia.plan.operands import fragments_read, stage_operands
+from tilewright.backends.nvidia.plan.persistence import Persistence, plan_persistence
 from tilewright.backends.nvidia.plan.pipeliner import SPLIT, asked_stages, computed_operands, taken_beside
 from tilewright.backends.nvidia.plan.prefetch import (
     Prefetch,
@@ -57,7 +58,7 @@ from tilewright.backends.nvidia.plan.prefetch import (
     ring_bytes,
 )
 from tilewright.backends.nvidia.plan.rotation import registers_of
-from tilewright.backends.nvidia.plan.subjects import RING, ROLES
+from tilewright.backends.nvidia.plan.subjects import PERSISTENT, RING, ROLES
 from tilewright.backends.nvidia.tgir.ops import (
     ElectOp,
     EnterRoleOp,
@@ -164,7 +165,10 @@ def split_into_roles(
             loops = [op for op in walk(function) if isinstance(op, ForOp) and _multiplies(op)]
             follow = len({loop.parent_block() for loop in loops}) == 1
             for group in [loops] if follow else [[loop] for loop in loops]:
-                answer = _answer(function, group, loops, options, arch, hands_on)
+                copied = _prefetches(function, group)
+                answer: Answer[RolePlan] | None
+                answer = _persistent(function, copied, loops, options, arch, hands_on, decisions)
+                answer = answer or _answer(function, copied, loops, options, arch, hands_on)
                 if answer is not None and (plan := decisions.note(ROLES, group[0], answer)) is not None:
                     for prefetch in plan.prefetches:
                         size = memdesc_bytes(prefetch.ring)
@@ -194,17 +198,15 @@ def _around(loop: Operation) -> list[Operation]:
 
 def _answer(
     function: FuncOp,
-    group: Sequence[ForOp],
+    prefetches: Mapping[ForOp, Sequence[Prefetch]],
     loops: Sequence[ForOp],
     options: CudaOptions,
     arch: Arch,
     hands_on: bool,
 ) -> Answer[RolePlan] | None:
     """Whether loops with products, one after the other, are divided; None where nobody asks and it is not worth it."""
-    asked = any("tt.warp_specialize" in op.attributes for loop in group for op in (*_around(loop), loop))
-    planned = {loop: plan_prefetches(loop, function) for loop in group}
-    prefetches = {loop: [answer.plan for _, answer in planned[loop] if isinstance(answer, Yes)] for loop in group}
-    if not (asked or any(_pays(loop, prefetches[loop], options, hands_on) for loop in group)):
+    group = list(prefetches)
+    if not _wanted(prefetches, options, hands_on):
         return None
     if len(group) < len(loops):
         return No("the kernel has several loops with products", next(op for op in loops if op is not group[0]))
@@ -226,6 +228,49 @@ def _answer(
     if isinstance(levels, No):
         return levels
     return _with_room(function, group, levels, channels, registers, options, arch)
+
+
+def _prefetches(function: FuncOp, group: Sequence[ForOp]) -> dict[ForOp, list[Prefetch]]:
+    """What each loop copies ahead."""
+    planned = {loop: plan_prefetches(loop, function) for loop in group}
+    return {loop: [answer.plan for _, answer in planned[loop] if isinstance(answer, Yes)] for loop in group}
+
+
+def _wanted(prefetches: Mapping[ForOp, Sequence[Prefetch]], options: CudaOptions, hands_on: bool) -> bool:
+    """Whether somebody asks for roles in some loops, or it is worth it."""
+    asked = any("tt.warp_specialize" in op.attributes for loop in prefetches for op in (*_around(loop), loop))
+    return asked or any(_pays(loop, copied, options, hands_on) for loop, copied in prefetches.items())
+
+
+def _persistent(
+    function: FuncOp,
+    prefetches: Mapping[ForOp, Sequence[Prefetch]],
+    loops: Sequence[ForOp],
+    options: CudaOptions,
+    arch: Arch,
+    hands_on: bool,
+    decisions: Decisions,
+) -> Yes[RolePlan] | None:
+    """How the loops of a plain kernel are divided if blocks run one program after the other; None if they do not."""
+    group = list(prefetches)
+    if len(group) < len(loops) or _around(group[0]) or options.block_warps != tuning.ROLE_WARPS or not arch.has_wgmma:
+        return None
+    copied = max(map(ring_bytes, prefetches.values()))
+    if copied < tuning.ROLE_BYTES or not all(each.is_block for each in chain.from_iterable(prefetches.values())):
+        return None
+    shared = arch.shared_limit if _wanted(prefetches, options, hands_on) else copied * options.num_stages
+    stays = plan_persistence(function, group, shared, options, arch)
+    if isinstance(stays, Yes):
+        made = Persistence(function, group[0])
+        answer = _answer(function, prefetches, loops, options, arch, hands_on)
+        if isinstance(answer, Yes):
+            decisions.note(PERSISTENT, group[0], stays)
+            return answer
+        made.undo()
+        assert answer is not None
+        stays = answer
+    decisions.note(PERSISTENT, group[0], stays)
+    return None
 
 
 def _pays(loop: ForOp, prefetches: Sequence[Prefetch], options: CudaOptions, hands_on: bool) -> bool:

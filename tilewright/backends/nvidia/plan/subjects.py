@@ -31,10 +31,13 @@ LONG_ROWS = Subject(
 ROLES = Subject("roles", "a warp group of its own copies what a loop multiplies, the others multiply (Hopper)")
 ROTATED = Subject("rotation", "the first dots of an iteration run beside the last ones of the one before (Hopper)")
 PROGRAM_ORDER = Subject("longest programs first", "programs whose loops go on longest are started first")
+PERSISTENT = Subject(
+    "persistent programs", "blocks stay, and run one program of the grid after the other, which load ahead (Hopper)"
+)
 WHOLE = Subject("whole program", "a kernel whose products the linker would make serial is assembled on its own")
 
 SUBJECTS = (
     IF_CONVERTED, SUNK_LOADS, DOT_LOOPS, TENSOR_CORES, WGMMA, COPY_ENGINE, RING, DOUBLE_BUFFERED, REDUCED_AFTER,
     STRIPS, ASYNC_DOT, IN_WARP, OWN_SLICES, NO_BARRIER, UNORDERED, CLUSTER, LONG_ROWS, ROLES, ROTATED, PROGRAM_ORDER,
-    WHOLE, *GENERAL,
+    PERSISTENT, WHOLE, *GENERAL,
 )  # fmt: skip

@@ -292,10 +292,35 @@ class EnterRoleOp(LaidOutOp):
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
 
+@irdl_op_definition
+class ProgramCountOp(LaidOutOp):
+    """How many programs a block runs one after the other (i32).
+
+    A kernel that has it is launched with as many blocks as run at a time at most, and is told the grid.
+    """
+
+    name = "ttng.program_count"
+    result = result_def()
+    traits = traits_def(Pure())
+
+
+@irdl_op_definition
+class ProgramPlaceOp(LaidOutOp):
+    """Index along `axis` of the grid (i32) of the program that a block runs at a `turn` (i32), counted from 0."""
+
+    name = "ttng.program_place"
+    ATTRS: ClassVar = {"axis": I32}
+    turn = operand_def()
+    result = result_def()
+    axis = prop_def()
+    traits = traits_def(Pure())
+
+
 OPS: tuple[type[Operation], ...] = (
     ConvertLayoutOp, LocalAllocOp, LocalLoadOp, LocalStoreOp, MemDescIndexOp, AsyncCopyOp, AsyncCommitOp, AsyncWaitOp,
     WarpGroupDotOp, WarpGroupDotWaitOp, FenceAsyncSharedOp, InitBarrierOp, TmaLoadOp, TmaStoreOp,
     TmaStoreSlicesOp, WaitBarrierOp, WaitPhaseOp, ArriveBarrierOp, WarpIdOp, ElectOp, EnterRoleOp,
+    ProgramCountOp, ProgramPlaceOp,
 )  # fmt: skip
 
 
