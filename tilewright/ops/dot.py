@@ -25,6 +25,7 @@ from tilewright.base.minifloat import round_to
 from tilewright.base.options import INPUT_PRECISIONS
 from tilewright.ir.asm import FlatOp, make, print_attrs, print_operands, resolve, word
 from tilewright.ir.attrs import I32, Codec
+from tilewright.ir.traits import Collective
 from tilewright.ir.types import dtype_of, element_type, is_float, scalar_type, shape_of, tile_type
 from tilewright.ops import vjps
 from tilewright.ops.broadcast import checked_block
@@ -51,7 +52,7 @@ class DotOp(FlatOp):
     d = result_def()
     inputPrecision = opt_prop_def()
     maxNumImpreciseAcc = opt_prop_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
 
     @classmethod
     def parse(cls, parser: Parser) -> DotOp:

@@ -31,6 +31,7 @@ from tilewright.ir.asm import (
     resolve,
 )
 from tilewright.ir.attrs import I32, UNIT
+from tilewright.ir.traits import Collective
 from tilewright.ir.types import element_type, i1, i32, i64, is_integer, shape_of, tile_type, with_element
 from tilewright.ops import vjps
 from tilewright.ops.broadcast import broadcast_to_shape
@@ -52,7 +53,7 @@ class GatherOp(FlatOp):
     result = result_def()
     axis = prop_def()
     efficient_layout = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective(computes=False))
 
     @classmethod
     def parse(cls, parser: Parser) -> GatherOp:
@@ -82,7 +83,7 @@ class HistogramOp(FlatOp):
     src = operand_def()
     masked = var_operand_def()
     result = result_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
 
     @property
     def mask(self) -> SSAValue | None:

@@ -33,6 +33,7 @@ from tilewright.base.checks import (
 )
 from tilewright.base.location import Location
 from tilewright.ir.decisions import Decisions
+from tilewright.ir.effect_traits import mask_of
 from tilewright.ir.op import location_of
 from tilewright.ir.types import i8, i32, i64, pointee_bytes, pointer_type, shape_of
 from tilewright.ir.values import is_tile
@@ -157,12 +158,6 @@ def add_checks(module: ModuleOp, wanted: Sequence[str], *, shared: bool = False)
 def accesses_of(kernel: FuncOp) -> list[Operation]:
     """Loads, stores and atomics of a kernel, in order."""
     return [op for op in walk(kernel) if isinstance(op, ACCESSES)]
-
-
-def mask_of(op: Operation) -> SSAValue | None:
-    """The mask of an access."""
-    mask: SSAValue | None = getattr(op, "mask", None)
-    return mask
 
 
 def access_kind(op: Operation) -> str:

@@ -180,6 +180,6 @@ def test_what_an_assertion_tests_is_loaded_again_behind_it() -> None:
     %sum = arith.addf %x, %i : tensor<256xf32>
     tt.store %pp, %sum : tensor<256x!tt.ptr<f32>>""")
     plan = _plan(text)
-    assert _groups(plan) == [["assert"], ["store"]] and plan.scratch_bytes == 0
+    assert _groups(plan) == [["own"], ["store"]] and plan.scratch_bytes == 0
     stored = text.replace("tt.assert %ok", "tt.store %qp, %x : tensor<256x!tt.ptr<f32>>\n    tt.assert %ok")
     assert any("materialize" in group for group in _groups(_plan(stored)))  # what it loads may have been stored to

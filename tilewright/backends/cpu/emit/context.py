@@ -21,6 +21,19 @@ from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp
 from tilewright.ops.function import CallOp
 
+Emit = Callable[["FunctionLowering", Step], None]
+EMITTERS: dict[type[Operation | None], Emit] = {}
+
+
+def emits(*kinds: type[Operation]) -> Callable[[Emit], Emit]:
+    """Decorator: this function emits steps for operations of these classes on tiles, in a loop nest of their own."""
+
+    def register(function: Emit) -> Emit:
+        EMITTERS.update(dict.fromkeys(kinds, function))
+        return function
+
+    return register
+
 
 def safe_name(symbol: str) -> str:
     """A symbol that needs no quotes in LLVM text."""

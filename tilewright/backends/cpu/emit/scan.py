@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.chunks import computing, enter_nest
-from tilewright.backends.cpu.emit.context import FunctionLowering
+from tilewright.backends.cpu.emit.context import FunctionLowering, emits
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.nontemporal import past_caches, plan_streaming
@@ -30,9 +30,11 @@ from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile, property_int
 from tilewright.ops.elementwise import AddFOp, MulFOp
 from tilewright.ops.reduce import single_operation
+from tilewright.ops.scan import ScanOp
 from tilewright.ops.spec import spec_of
 
 
+@emits(ScanOp)
 def emit_scan(low: FunctionLowering, step: Step) -> None:
     """Emit one scan, with the stores and materializations that go along with it."""
     with computing(low.ev, step):

@@ -21,7 +21,6 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import is_ragged
 from tilewright.analysis.index import identity
 from tilewright.analysis.matrices import MemoryOperand, memory_operand, strip_views
-from tilewright.backends.cpu.lowering import REFUSED
 from tilewright.backends.cpu.plan.combining import Combining, plan_combining
 from tilewright.backends.cpu.plan.dead_rows import dead_dims
 from tilewright.backends.cpu.plan.demand import Demands
@@ -46,12 +45,14 @@ from tilewright.backends.cpu.plan.pack_cache import PackCache, plan_cache
 from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step, tile_buffer
 from tilewright.backends.cpu.plan.subjects import ACCUMULATOR, DEAD_ROWS, DOT, IN_PLACE, K_STRIPS, KEPT, UNPACKED
+from tilewright.backends.cpu.refused import refusal
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import CompilationError, UnsupportedError
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.op import location_of
+from tilewright.ir.traits import is_collective
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
 from tilewright.ir.values import defining_op, is_tile, property_int
 from tilewright.ir.walk import operations, walk
@@ -61,7 +62,7 @@ from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.debug import AssertOp, BarrierOp, PrintOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.function import CallOp
-from tilewright.ops.gather import GatherOp, HistogramOp
+from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.program import AssumeOp, GetNumProgramsOp, GetProgramIdOp
 from tilewright.ops.reduce import ReduceOp
@@ -247,7 +248,7 @@ class Collector:
         elif op.has_trait(IsTerminator):
             self._end(op)
         else:
-            handler = _HANDLERS.get(type(op))
+            handler = _HANDLERS.get(type(op)) or (Collector._own if is_collective(op) else None)
             if handler is None:
                 raise CompilationError(refusal(op), location_of(op))
             handler(self, op)
@@ -285,10 +286,10 @@ class Collector:
     def _write(self, op: Operation) -> None:
         """A store, an atomic or a check, of which the records are no root."""
         if is_tile(op.operands[0]):
-            kind = "atomic" if is_atomic(op) else "check" if isinstance(op, CheckOp) else "store"
-            roots = [operand for operand in op.operands if kind != "check" or is_tile(operand)]
+            roots = [operand for operand in op.operands if is_tile(operand) or not isinstance(op, CheckOp)]
+            kind = "store" if isinstance(op, StoreOp) else "own"
             step = self._group(Sink(kind, shape_of(op.operands[0].type), roots, op), writes=True)
-            step.detail = self.context.combined(op) if kind == "atomic" else None
+            step.detail = self.context.combined(op) if is_atomic(op) else None
         else:
             self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
 
@@ -300,18 +301,18 @@ class Collector:
         operands, axis = list(op.operands), property_int(op, "axis")
         self._group(Sink("scan", shape_of(operands[0].type), operands, op, axis, targets))
 
-    def _histogram(self, op: Operation) -> None:
-        targets: list[Buffer | None] = [self.place(op.results[0])]
-        self._group(Sink("histogram", shape_of(op.operands[0].type), list(op.operands), op, targets=targets))
+    def _own(self, op: Operation) -> None:
+        """An operation that its emitter makes of whole tiles of one shape, in a nest where nothing else is."""
+        targets: list[Buffer | None] = [self.place(result) for result in op.results]
+        self._group(Sink("own", shape_of(op.operands[0].type), list(op.operands), op, targets=targets))
 
     def _debug(self, op: Operation) -> None:
-        kind = "print" if isinstance(op, PrintOp) else "assert"
         if not any(map(is_tile, op.operands)):
             self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
             return
         for operand in op.operands:
             if is_tile(operand):
-                self._group(Sink(kind, shape_of(operand.type), [operand], op, targets=[None]), writes=True)
+                self._group(Sink("own", shape_of(operand.type), [operand], op, targets=[None]), writes=True)
             else:
                 self.add(Step("scalar", self.position, op, needs=[operand], writes=True, detail=operand))
 
@@ -531,13 +532,13 @@ _HANDLERS: Mapping[type[Operation], Callable[[Collector, Operation], None]] = {
     ReduceOp: Collector._reduce,
     ScanOp: Collector._scan,
     DotOp: Collector._dot,
-    HistogramOp: Collector._histogram,
     PrintOp: Collector._debug,
     AssertOp: Collector._debug,
     GetProgramIdOp: Collector._scalar,
     GetNumProgramsOp: Collector._scalar,
     UnsplatOp: Collector._scalar,
 }
+PLANNED = frozenset({*_HANDLERS, *_REGIONS, *_IGNORED})
 
 
 class Replan(Exception):
@@ -586,11 +587,6 @@ def _hands_through(collector: Collector, first: SSAValue, loop: Operation, numbe
     ends = [use.index for use in uses if use.operation is block.last_op]
     alone = len(list(first.uses)) == 1 and len(uses) == 1 and outer == ends
     return alone and (block, ends[0]) not in collector.context.must_place
-
-
-def refusal(op: Operation) -> str:
-    """Why the CPU back end does not have an operation."""
-    return REFUSED.get(type(op), f"the CPU back end has no code for {op.name}")
 
 
 def name_is_load(op: Operation) -> bool:

@@ -44,8 +44,6 @@ from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.function import FuncOp
 from tilewright.ops.gather import GatherOp
 
-_ALONE = frozenset({"atomic", "histogram", "print", "assert", "check"})
-
 
 def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> FunctionPlan:
     """Plan one function; twice, if the launch has to tell whether elements that it works on in place lie apart.
@@ -355,7 +353,7 @@ class _Grouping:
         groups: list[_Group] = []
         dependents = Dependents([[self.number[d] for d in self.hard[s] | self.soft[s]] for s in self.steps])
         for step in self.steps:
-            if step.kind != "group" or any(sink.kind in _ALONE for sink in step.sinks):
+            if step.kind != "group" or any(sink.kind == "own" for sink in step.sinks):
                 continue
             own = self._group_of(step)
             host = None if step.scans else self._host(own, groups[-tuning.FUSION_LOOK_BACK :], dependents)

@@ -79,7 +79,8 @@ class Sink:
     """A consumer of tile values inside a loop nest.
 
     Args:
-        kind: "store", "reduce", "materialize", "copy", "scan", "atomic", "histogram", "print", "assert" or "check".
+        kind: "store", "reduce", "materialize", "copy", "scan", or "own": of an operation that is alone in its nest,
+            which the emitter of its class makes.
         shape: iteration space.
         roots: values wanted at every index of the iteration space (scalars may be among them).
         op: the operation, if the sink stands for one.
@@ -250,7 +251,8 @@ def _render_block(plan: BlockPlan, indent: str, lines: list[str]) -> None:
 
 def _render_sink(sink: Sink) -> str:
     targets = ", ".join(b.label for b in sink.targets if b is not None)
-    what = f"{sink.kind} {sink.op.name}" if sink.op is not None and sink.kind != "store" else sink.kind
+    named = [sink.op.name] if sink.op is not None and sink.kind != "store" else []
+    what = " ".join(named if sink.kind == "own" else [sink.kind, *named])
     what += f" axis {sink.axis}" if sink.axis >= 0 else ""
     return f"{what} -> {targets}" if targets else what
 

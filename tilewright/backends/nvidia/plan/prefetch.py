@@ -19,7 +19,6 @@ from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.emit.memory import access_groups
 from tilewright.backends.nvidia.emit.shared import contiguous, offsets_in
-from tilewright.backends.nvidia.plan.anchors import mask_of
 from tilewright.backends.nvidia.plan.operands import buffer_layout
 from tilewright.backends.nvidia.plan.tma import buffer_type
 from tilewright.backends.nvidia.tgir.facts import axis_facts
@@ -27,7 +26,8 @@ from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, LocalAllocOp, W
 from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, memdesc_bytes, memdesc_type, memory_bits
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
-from tilewright.ir.effect_traits import is_without_effects
+from tilewright.ir.effect_traits import is_without_effects, mask_of
+from tilewright.ir.traits import is_collective
 from tilewright.ir.types import bit_width, element_type, is_pointer, shape_of
 from tilewright.ir.walk import walk
 from tilewright.layouts.access import unique_registers
@@ -40,18 +40,15 @@ from tilewright.ops.descriptor import DescriptorLoadOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.facts import AxisFacts
 from tilewright.ops.function import FuncOp
-from tilewright.ops.gather import GatherOp, HistogramOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.program import AssumeOp
-from tilewright.ops.reduce import ReduceOp
-from tilewright.ops.scan import ScanOp
 from tilewright.ops.shape import TransOp
 
 _LEAST_COPY, _WIDEST_COPY = 4, 16  # bytes of the smallest and the widest cp.async
 _HARMLESS = (LoadOp, DescriptorLoadOp, AssertOp, PrintOp, YieldOp, IfOp, AssumeOp)
 # Without side effects, but too costly to be done twice in every iteration, or not to be done for an iteration that
 # there is not.
-_COSTLY = (DotOp, ConvertLayoutOp, ReduceOp, ScanOp, GatherOp, HistogramOp, LoadOp, DescriptorLoadOp)
+_COSTLY = (ConvertLayoutOp, LoadOp, DescriptorLoadOp)  # and collective operations
 
 
 Load = LoadOp | DescriptorLoadOp
@@ -259,7 +256,7 @@ def _is_costly(op: Operation) -> bool:
     """Whether an operation is not to be done once more in every iteration; a branch is as costly as what it holds."""
     if isinstance(op, IfOp | YieldOp):
         return False
-    return bool(op.regions) or isinstance(op, _COSTLY) or not is_without_effects(op)
+    return bool(op.regions) or isinstance(op, _COSTLY) or is_collective(op) or not is_without_effects(op)
 
 
 # --- buffers ------------------------------------------------------------------------------------------------------
