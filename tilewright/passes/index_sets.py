@@ -121,12 +121,12 @@ def _is_all(branch: IfOp) -> bool:
 
 def _is_idle(loop: ForOp, branch: IfOp, side: int) -> bool:
     """Whether an iteration that takes a side of the branch changes nothing."""
-    region, last = branch.regions[side], loop.body.block.last_op
+    region = branch.regions[side]
     ops = operations(region.block) if region.blocks else []
-    if last is None or not all(is_removable(op) or isinstance(op, YieldOp) for op in ops):
+    if not all(is_removable(op) or isinstance(op, YieldOp) for op in ops):
         return False
     handed: dict[SSAValue, SSAValue] = dict(zip(branch.results, ops[-1].operands if ops else (), strict=True))
-    return all(handed.get(v, v) is a for v, a in zip(last.operands, loop.carried, strict=True))
+    return all(handed.get(v, v) is a for v, a in zip(loop.yielded, loop.carried, strict=True))
 
 
 def _between(loop: ForOp, condition: SSAValue, *, negated: bool) -> _Between | None:

@@ -25,7 +25,7 @@ from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import bit_width, element_type, is_float, is_pointer, pointee_bytes, shape_of
-from tilewright.ir.values import defining_op, is_tile
+from tilewright.ir.values import defining_op, is_tile, result_number
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.memory import LoadOp
@@ -298,9 +298,7 @@ def _made_of(value: SSAValue, index: Index) -> Sequence[tuple[SSAValue, Index]]:
     """Operands at their indices; of a loop's result, what its iterations hand on."""
     op = defining_op(value)
     if isinstance(op, ForOp):
-        last = op.body.block.last_op
-        assert last is not None
-        return [(last.operands[op.results.index(value)], index)]
+        return [(op.yielded[result_number(value)], index)]
     return operand_indices(value, index) if op is not None and is_lazy(op) else []
 
 
