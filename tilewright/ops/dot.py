@@ -33,7 +33,7 @@ from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.casts import cast_to
 from tilewright.ops.functions.shape import reshape_to
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
-from tilewright.ops.values import tensor, unwrap
+from tilewright.ops.values import Element, Operand, tensor, unwrap
 
 PRECISION = word("ieee")
 # Zero means "as precise as the accumulator" and is left out of the text.
@@ -191,7 +191,7 @@ def _precision(b: Emitter, lhs: tensor, input_precision: Any, allow_tf32: Any) -
     return str(name)
 
 
-def _result_dtype(lhs: tensor, rhs: tensor, acc: tensor | None, out_dtype: Any) -> dtypes.dtype:
+def _result_dtype(lhs: tensor, rhs: tensor, acc: tensor | None, out_dtype: Element) -> dtypes.dtype:
     """Type of the accumulator: fixed by the operands, save that f16 and 8-bit floats leave a choice."""
     left, right = lhs.dtype, rhs.dtype
     for side, dtype in (("lhs", left), ("rhs", right)):
@@ -237,13 +237,13 @@ def _without_e4b15(b: Emitter, x: tensor) -> tensor:
 @builtin
 def dot(
     b: Emitter,
-    input: Any,
-    other: Any,
+    input: Operand,
+    other: Operand,
     acc: Any = None,
     input_precision: Any = None,
     allow_tf32: Any = None,
     max_num_imprecise_acc: Any = None,
-    out_dtype: Any = None,
+    out_dtype: Element | None = None,
 ) -> tensor:
     """Matrix product of two tiles: ``input @ other (+ acc)``.
 
@@ -271,9 +271,10 @@ def dot(
         [12. 12. 12. 12.]
     """
     acc = unwrap(acc)
-    for name, value in (("input", input), ("other", other)):
-        if not isinstance(value, tensor):
-            raise LanguageTypeError(f"{name} of tl.dot must be a tile, not {value!r}")
+    if not isinstance(input, tensor):
+        raise LanguageTypeError(f"input of tl.dot must be a tile, not {input!r}")
+    if not isinstance(other, tensor):
+        raise LanguageTypeError(f"other of tl.dot must be a tile, not {other!r}")
     batch = input.block_shape[:-2]
     if len(batch) > 1:
         return _flattened(b, input, other, acc, (input_precision, allow_tf32, max_num_imprecise_acc, out_dtype))

@@ -7,7 +7,7 @@ counts how often each value 0 to n-1 occurs; values outside are not counted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import UnitAttr, f32
@@ -39,7 +39,7 @@ from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.memory import expect, padded
 from tilewright.ops.reduce import checked_axis
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
-from tilewright.ops.values import tensor, unwrap
+from tilewright.ops.values import Operand, Size, tensor, unwrap
 
 
 @irdl_op_definition
@@ -204,7 +204,7 @@ register(
 
 
 @builtin(method=True)
-def gather(b: Emitter, src: Any, index: Any, axis: Any) -> tensor:
+def gather(b: Emitter, src: Operand, index: Operand, axis: Size) -> tensor:
     """Elements of `src` at positions `index` along `axis`.
 
     Args:
@@ -229,7 +229,7 @@ def gather(b: Emitter, src: Any, index: Any, axis: Any) -> tensor:
 
 
 @builtin(method=True)
-def histogram(b: Emitter, input: Any, num_bins: Any, mask: Any = None) -> tensor:
+def histogram(b: Emitter, input: Operand, num_bins: Size, mask: Operand | None = None) -> tensor:
     """How often each value 0 to `num_bins` - 1 occurs in `input`.
 
     Args:
