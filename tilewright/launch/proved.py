@@ -117,7 +117,7 @@ class Provable:
         request = make_request(source, specialization, options, target_at(HOST))
         module = request.source.stages(request, {})["ttir"].run(request.source, {"name": request.name})
         self.name, self.names = request.name, [row[0] for row in specialization.leaves() if row[2] != "constexpr"]
-        self.kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
+        self.kernel = FuncOp.kernel_of(module)
         make_offsets_scalar(self.kernel, Decisions())
         self.accesses = [Access(op, mask_of(op), access_kind(op)) for op in accesses_of(self.kernel)]
         ends = [value for each in self.accesses for value in (each.op.operands[0], each.mask) if value is not None]

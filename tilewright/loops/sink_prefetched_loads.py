@@ -23,7 +23,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import defining_op, is_tile, result_number
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.loops.lifting import Lifting
 from tilewright.loops.lowering import Matrix, Scalars
 from tilewright.loops.nest import ZERO, Load, as_element
@@ -40,7 +40,7 @@ from tilewright.passes.placed_loads import first_write
 def sink_prefetched_loads(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all `scf.for` loops of a function, inner ones first; says whether anything changed."""
     changed = False
-    for loop in reversed([op for op in walk(function) if isinstance(op, ForOp)]):
+    for loop in reversed(every(function, ForOp)):
         asked: set[int] = set()
         while found := _found(function, loop, asked, decisions):  # loaded two iterations ahead, it is one ahead then
             for place, value, matrix in found:

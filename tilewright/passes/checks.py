@@ -37,7 +37,7 @@ from tilewright.ir.effect_traits import mask_of
 from tilewright.ir.op import location_of
 from tilewright.ir.types import i8, i32, i64, pointee_bytes, pointer_type, shape_of
 from tilewright.ir.values import is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.check import MOST_DIMS, MOST_SHOWN, CheckOp
 from tilewright.ops.constant import ConstantOp
@@ -143,7 +143,7 @@ def add_checks(module: ModuleOp, wanted: Sequence[str], *, shared: bool = False)
     Returns:
         what a launch has to know, and the signature types of the parameters that were appended.
     """
-    kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
+    kernel = FuncOp.kernel_of(module)
     make_offsets_scalar(kernel, Decisions())
     adder = _Adder(kernel, frozenset(wanted), shared)
     adder.run()
@@ -186,7 +186,7 @@ def atomics_that_decide(kernel: FuncOp) -> list[Operation]:
 
 def _run_backwards(module: ModuleOp) -> None:
     """The last program of the grid comes first."""
-    for op in [op for op in walk(module) if isinstance(op, GetProgramIdOp)]:
+    for op in every(module, GetProgramIdOp):
         following, number = op.next_op, op.results[0]
         assert following is not None
         count = value_before(GetNumProgramsOp.build_op([], [i32], dict(op.attr_values())), following)

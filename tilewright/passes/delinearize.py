@@ -24,7 +24,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import i1
 from tilewright.ir.values import defining_op, is_inside, result_number
-from tilewright.ir.walk import operations, walk
+from tilewright.ir.walk import every, operations
 from tilewright.ops.control import ForOp, FuncOp, IfOp, YieldOp
 from tilewright.ops.elementwise import AddIOp, CmpIOp, DivSIOp, MaxSIOp, MulIOp, RemSIOp, SelectOp, SubIOp
 from tilewright.passes.dce import eliminate_dead_code
@@ -54,7 +54,7 @@ class _Cycle:
 def delinearize_loops(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such `scf.for` loops of a function, inner ones first; says whether anything changed."""
     changed = False
-    for loop in reversed([op for op in walk(function) if isinstance(op, ForOp)]):
+    for loop in reversed(every(function, ForOp)):
         if _cycle(loop) is not None and decisions.note(DELINEARIZED, loop, _nested(loop)) is not None:
             changed = True
     if changed:

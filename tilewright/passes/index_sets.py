@@ -25,7 +25,7 @@ from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.types import i64
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import operations, walk
+from tilewright.ir.walk import every, operations, walk
 from tilewright.ops.control import ForOp, IfOp, YieldOp
 from tilewright.ops.elementwise import AddIOp, CmpIOp, DivSIOp, MaxSIOp, MinSIOp, MulIOp, SubIOp
 from tilewright.passes.dce import is_removable
@@ -69,7 +69,7 @@ class _Split:
 
 def split_index_sets(root: Operation) -> bool:
     """Rewrite every such `scf.for` below `root`, in place; says whether there was one."""
-    changed, todo = False, [op for op in walk(root) if isinstance(op, ForOp)]
+    changed, todo = False, every(root, ForOp)
     while todo:
         loop = todo.pop()
         split = _split(loop)

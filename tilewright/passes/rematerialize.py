@@ -18,7 +18,7 @@ from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
 from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.values import defining_op, is_inside, is_tile, result_number
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.control import ForOp, FuncOp
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.rewriting import insert_before
@@ -29,7 +29,7 @@ _Pair = tuple[SSAValue, SSAValue]
 def rematerialize_carried(function: FuncOp) -> bool:
     """Rewrite all such tiles that the `scf.for` loops of a function carry; says whether there were any."""
     changed = False
-    for loop in [op for op in walk(function) if isinstance(op, ForOp)]:
+    for loop in every(function, ForOp):
         pairs = list(zip(loop.iter_args, loop.yielded, strict=True))
         scalars = {pair: number for number, pair in enumerate(pairs) if not is_tile(pair[0])}
         for number, pair in enumerate(pairs):

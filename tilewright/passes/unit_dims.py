@@ -22,7 +22,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.ir.attrs import I32, I32_ARRAY
 from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ir.values import is_tile, operands_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
@@ -51,7 +51,7 @@ _FREE = (ConditionOp, MakeRangeOp, ReshapeOp, SplatOp, UnsplatOp, YieldOp)  # of
 def drop_unit_dims(root: Operation) -> bool:
     """Drop all of them below `root`, in place; says whether there was one."""
     ones = _unit_dims(root)
-    batches = [op for op in walk(root) if isinstance(op, DotOp) and _is_of_one_batch(op)] if ones else []
+    batches = [op for op in every(root, DotOp) if _is_of_one_batch(op)] if ones else []
     for dot in batches:
         _multiply_matrices(dot)
     if batches:

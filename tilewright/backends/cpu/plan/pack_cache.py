@@ -117,10 +117,8 @@ HEAD_WORDS = 4
 
 def _function_of(place: Operation) -> FuncOp | None:
     """The kernel that an operation stands in; None if it is another function."""
-    function: Operation | None = place
-    while function is not None and not isinstance(function, FuncOp):
-        function = function.parent_op()
-    return function if isinstance(function, FuncOp) and function.is_kernel else None
+    function = FuncOp.around(place)
+    return function if function.is_kernel else None
 
 
 def _undisturbed(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.analysis.constants import constant_of
 from tilewright.analysis.origins import may_meet
 from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia import tuning
@@ -33,7 +34,6 @@ from tilewright.ir.walk import walk
 from tilewright.layouts.access import unique_registers
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.tile import transpose_tile
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp, YieldOp
 from tilewright.ops.debug import AssertOp, BarrierOp, PrintOp
 from tilewright.ops.descriptor import DescriptorLoadOp
@@ -205,7 +205,7 @@ def _reaches_dot(load: Load) -> bool:
 def _movable(load: Load, body: Block) -> No | None:
     """Why a load cannot be made some iterations ahead: its address is not known then, or what is off is not zero."""
     other = load.other if isinstance(load, LoadOp) else None
-    if other is not None and not (isinstance(other.owner, ConstantOp) and other.owner.splat_value == 0):
+    if other is not None and constant_of(other) != 0:
         return No("a copy puts zeros where the mask is off", other.owner, "other=0")
     found = address_slice(_address(load), body)
     return found if isinstance(found, No) else None

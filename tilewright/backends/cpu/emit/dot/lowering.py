@@ -26,7 +26,7 @@ from tilewright.backends.cpu.plan.dot_step import DotDetail, a_in_place, dot_pla
 from tilewright.backends.cpu.plan.steps import Step, memory_bytes
 from tilewright.backends.llvm.types import I1, I64, VOID, V, const
 from tilewright.ir.types import shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.dot import DotOp
 
 
@@ -82,7 +82,7 @@ def begin_range(low: FunctionLowering) -> bool:
     for cache in low.plan.caches:
         kept.begin_range(low, cache)
     functions = (plan.function for plan in low.state.loops.plans.values())  # those that are called too
-    dots = (op for function in functions for op in walk(function) if isinstance(op, DotOp))
+    dots = (op for function in functions for op in every(function, DotOp))
     if any(dot_plan(low.f.isa, op).is_amx for op in dots):
         amx.configure(low.f)
         return True
