@@ -23,14 +23,14 @@ from xdsl.ir import Operation
 
 from tilewright.backends.cpu.abi import FRAME_MARK, RUNNING, STOP_STATE
 from tilewright.backends.cpu.emit import atomic, check, control, debug, histogram, scalar, scan
-from tilewright.backends.cpu.emit.context import EMITTERS, Emit, FunctionLowering, ModuleLowering, safe_name
+from tilewright.backends.cpu.emit.context import EMITTERS, FunctionLowering, ModuleLowering, safe_name
 from tilewright.backends.cpu.emit.dot import lowering as dot_lowering
 from tilewright.backends.cpu.emit.groups import emit_group, emit_rows
 from tilewright.backends.cpu.emit.nontemporal import fence
 from tilewright.backends.cpu.emit.source_lines import at_line_of, begin
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.module import LoopModule, plan_module
-from tilewright.backends.cpu.plan.steps import FunctionPlan, Step
+from tilewright.backends.cpu.plan.steps import DotStep, FunctionPlan, GroupStep, OwnSink, RowsStep, ScalarStep, Step
 from tilewright.backends.cpu.refused import refusal
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.features import CpuFeatures
@@ -111,30 +111,25 @@ def _pointers(kernel: FunctionPlan) -> list[tuple[int, int, str]]:
     ]
 
 
-assert debug and histogram and scan  # their emitters are in the table
-_STEPS: dict[str, Emit] = {
-    "scalar": scalar.emit_scalar,
-    "for": control.emit_for,
-    "if": control.emit_if,
-    "while": control.emit_while,
-    "call": control.emit_call,
-    "dot": dot_lowering.emit_dot_step,
-    "rows": emit_rows,
-}
+assert control and debug and histogram and scan  # their emitters are in the table
 
 
 def _emit_step(low: FunctionLowering, step: Step) -> None:
     """Emit one step of a plan."""
-    if step.kind == "group":
-        sink = step.sinks[0]
-        op, emit = sink.op, EMITTERS.get(type(sink.op))
-        if op is not None and emit is None and sink.kind == "own":
-            raise CompilationError(refusal(op), location_of(op))
-        with at_line_of(low.f, op if emit is not None else None):
-            (emit or emit_group)(low, step)
-    else:
-        with at_line_of(low.f, step.op if step.kind in ("scalar", "dot") else None):
-            _STEPS[step.kind](low, step)
+    sink = step.sinks[0] if isinstance(step, GroupStep) else None
+    op = step.op if sink is None else sink.op
+    emit = EMITTERS.get(type(op))
+    if isinstance(step, ScalarStep):
+        emit = scalar.emit_scalar
+    elif isinstance(step, RowsStep):
+        emit = emit_rows
+    elif isinstance(sink, OwnSink) and emit is None:
+        raise CompilationError(refusal(sink.op), location_of(sink.op))
+    elif sink is not None and emit is None:
+        op, emit = None, emit_group
+    assert emit is not None
+    with at_line_of(low.f, op if isinstance(step, GroupStep | ScalarStep | DotStep) else None):
+        emit(low, step)
 
 
 # --- functions --------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from tilewright.analysis.index import LANE, Index, pattern, sources
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.clamps import Clamps
 from tilewright.backends.cpu.emit.evaluator import Evaluator
-from tilewright.backends.cpu.plan.steps import Sink, Step
+from tilewright.backends.cpu.plan.steps import Sink, Step, StoreSink
 from tilewright.backends.cpu.plan.subjects import UNMASKED
 from tilewright.backends.llvm.types import I32, I64, V, const, const_vector
 from tilewright.base.decision import Answer, No, Yes
@@ -255,7 +255,7 @@ def _comparisons(
     found: dict[tuple[SSAValue, Index], bool] = {}
     seen: set[tuple[SSAValue, Index]] = set()
     stack = [(root, index) for root, _ in step.roots() for index in indices]
-    stores = [sink.roots for sink in step.sinks if sink.kind == "store"]
+    stores = [sink.roots for sink in step.sinks if isinstance(sink, StoreSink)]
     said = filter(None, map(_mask, step.sinks))
     masks = [(mask, index) for mask in said for index in indices]
     selections: list[tuple[SSAValue, Index]] = []

@@ -22,7 +22,7 @@ from tilewright.backends.cpu.emit.nontemporal import past_caches, plan_streaming
 from tilewright.backends.cpu.emit.prefetch_rows import RowPrefetchEmitter
 from tilewright.backends.cpu.emit.reduce import apply_body
 from tilewright.backends.cpu.plan.lanes import Chunking, make_chunking, survey
-from tilewright.backends.cpu.plan.steps import Step
+from tilewright.backends.cpu.plan.steps import Step, StoreSink
 from tilewright.backends.cpu.plan.subjects import NONTEMPORAL
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I1, I64, T, V, const, const_vector, zero
@@ -180,9 +180,9 @@ class _Scan:
             ev.know(result, index, value)
             if target is not None:
                 memory.write_scratch(ev, target, index, value, name)
-        wanted = [[ev.eval(root, index) for root in sink.roots[sink.kind == "store" :]] for sink in self.others]
+        wanted = [[ev.eval(root, index) for root in sink.values] for sink in self.others]
         for sink, roots in zip(self.others, wanted, strict=True):
-            if sink.kind == "store":
+            if isinstance(sink, StoreSink):
                 memory.store_tile(ev, sink, index, roots)
             else:
                 (target,) = sink.targets

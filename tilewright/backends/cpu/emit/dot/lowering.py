@@ -13,7 +13,7 @@ from typing import Literal
 
 from tilewright.analysis.affine import Poly
 from tilewright.analysis.matrices import MemoryOperand
-from tilewright.backends.cpu.emit.context import FunctionLowering
+from tilewright.backends.cpu.emit.context import FunctionLowering, emits
 from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, dot_in_place, kept, pack, plan_dot
 from tilewright.backends.cpu.emit.dot.iterations import each_iteration, filled
 from tilewright.backends.cpu.emit.dot.pack import Order
@@ -95,6 +95,7 @@ def end_range(low: FunctionLowering, used: bool) -> None:
         amx.release(low.f)
 
 
+@emits(DotOp)
 def emit_dot_step(low: FunctionLowering, step: Step) -> None:
     """Emit one dot."""
     op, detail, f, ev = step.op, step.detail, low.f, low.ev
