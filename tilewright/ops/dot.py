@@ -271,10 +271,8 @@ def dot(
         [12. 12. 12. 12.]
     """
     acc = unwrap(acc)
-    if not isinstance(input, tensor):
-        raise LanguageTypeError(f"input of tl.dot must be a tile, not {input!r}")
-    if not isinstance(other, tensor):
-        raise LanguageTypeError(f"other of tl.dot must be a tile, not {other!r}")
+    if not isinstance(input, tensor) or not isinstance(other, tensor):
+        raise LanguageTypeError(f"input and other of tl.dot must be tiles, not {input!r} and {other!r}")
     batch = input.block_shape[:-2]
     if len(batch) > 1:
         return _flattened(b, input, other, acc, (input_precision, allow_tf32, max_num_imprecise_acc, out_dtype))
