@@ -31,7 +31,7 @@ print(json.dumps([kernel.from_disk, sorted(sys.modules)]))
 """
 COMPILER = (
     "llvmlite", "tilewright.frontend.entry", "tilewright.passes.pipeline", "tilewright.analysis",
-    "tilewright.backends.cpu.plan", "tilewright.backends.cpu.emit", "tilewright.backends.cpu.lowering",
+    "tilewright.backends.cpu.plan", "tilewright.backends.cpu.emit", "tilewright.backends.cpu.refused",
     "tilewright.backends.llvm.module", "tilewright.backends.llvm.elementwise",
 )  # fmt: skip
 

@@ -192,7 +192,7 @@ class PointerForm:
     tile: tuple[SSAValue, Index] | None = None
 
 
-_SUMS = (AddIOp, SubIOp, MulIOp, ExtSIOp)
+ARITHMETIC = (AddIOp, SubIOp, MulIOp, ExtSIOp)  # of integers, which polynomials are made of
 
 
 def expanded(poly: Poly) -> Poly:
@@ -201,13 +201,13 @@ def expanded(poly: Poly) -> Poly:
 
     def operands(value: SSAValue) -> Sequence[SSAValue]:
         op = defining_op(value)
-        return operands_of(op) if isinstance(op, _SUMS) else ()
+        return operands_of(op) if isinstance(op, ARITHMETIC) else ()
 
     def made_of(value: SSAValue) -> Poly:
         number, op = constant_of(value), defining_op(value)
         if isinstance(number, int):
             return Poly.of(number)
-        if not isinstance(op, _SUMS):
+        if not isinstance(op, ARITHMETIC):
             return Poly.atom(value)
         first, *rest = (known[operand] for operand in operands_of(op))
         if isinstance(op, MulIOp):

@@ -89,8 +89,8 @@ class Effects(Generic[_K]):
 
 def effects_of(module: ModuleOp) -> Effects[int]:
     """The effects of the kernel of a module of tile IR, functions that it calls included."""
-    functions = {op.symbol: op for op in module.ops if isinstance(op, FuncOp)}
-    kernel = next(op for op in functions.values() if op.is_kernel)
+    functions = {function.symbol: function for function in FuncOp.all_of(module)}
+    kernel = FuncOp.kernel_of(module)
     operations = [op for function in functions.values() for op in walk(function)]
     accesses = {op: there for op in operations if (there := _accesses(op))}
     origins = _origins(kernel, operations, accesses, functions)

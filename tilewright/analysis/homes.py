@@ -9,6 +9,7 @@ from __future__ import annotations
 from xdsl.ir import BlockArgument, SSAValue
 
 from tilewright.analysis.flow import sources_of
+from tilewright.analysis.origins import is_parameter
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import element_type, is_pointer, pointee_bytes
 from tilewright.ir.values import defining_op
@@ -16,7 +17,6 @@ from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.casts import BitcastOp
 from tilewright.ops.elementwise import SelectOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
-from tilewright.ops.function import FuncOp
 
 _MOVES = (AddPtrOp, BitcastOp, SelectOp, SplatOp)
 
@@ -44,8 +44,7 @@ def _sources(value: SSAValue) -> list[SSAValue] | None:
         return carried
     op = defining_op(value)
     if op is None:
-        function = value.owner.parent_op() if isinstance(value, BlockArgument) else None
-        return [] if isinstance(function, FuncOp) and function.is_kernel else None
+        return [] if is_parameter(value) else None
     if not (isinstance(op, _MOVES) or is_view(op)):
         return None
     return [operand for operand in op.operands if is_pointer(element_type(operand.type))] or None

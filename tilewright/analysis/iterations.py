@@ -113,8 +113,7 @@ def _as_counted(value: SSAValue) -> Poly | None:
     loop = value.owner.parent_op() if isinstance(value, BlockArgument) else None
     if not isinstance(value, BlockArgument) or not isinstance(loop, ForOp) or value.index == 0 or not is_unit(loop):
         return None
-    assert loop.body.block.last_op is not None
-    gain = expanded(Poly.atom(loop.body.block.last_op.operands[value.index - 1])) + -Poly.atom(value)
+    gain = expanded(Poly.atom(loop.yielded[value.index - 1])) + -Poly.atom(value)
     body = loop.body.block
     if any(atom.owner is body or is_made_inside(atom, loop) for atom in gain.atoms()):
         return None

@@ -11,15 +11,13 @@ from collections.abc import Mapping
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import Poly
+from tilewright.analysis.affine import ARITHMETIC, Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.types import is_integer
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.control import ForOp
-from tilewright.ops.elementwise import AddIOp, MulIOp, SubIOp
-
-_ARITHMETIC = (AddIOp, SubIOp, MulIOp, ExtSIOp)
+from tilewright.ops.elementwise import AddIOp, MulIOp
 
 
 class ScalarEvolution:
@@ -84,7 +82,7 @@ class ScalarEvolution:
         op = defining_op(value)
         if op is None or constant_of(value) is not None:
             return self._scalar(value)
-        parts = [self._expanded(operand) for operand in op.operands] if isinstance(op, _ARITHMETIC) else [None]
+        parts = [self._expanded(operand) for operand in op.operands] if isinstance(op, ARITHMETIC) else [None]
         if None in parts:  # opaque: fine if it is computed before the loop
             return None if self._inside(value) else self._scalar(value)
         known = [part for part in parts if part is not None]

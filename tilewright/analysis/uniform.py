@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import SSAValue
 
 from tilewright.analysis.constants import constant_of
+from tilewright.analysis.origins import is_parameter
 from tilewright.ir.effect_traits import access_of
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
-from tilewright.ops.function import CallOp, FuncOp
+from tilewright.ops.function import CallOp
 from tilewright.ops.program import GetProgramIdOp
 
 
@@ -19,8 +20,7 @@ def is_invariant(value: SSAValue, seen: dict[SSAValue, bool] | None = None) -> b
     if found is None:
         op = defining_op(value)
         if op is None:
-            function = value.owner.parent_op() if isinstance(value.owner, Block) else None
-            found = isinstance(function, FuncOp) and function.is_kernel and value.owner is function.body.blocks[0]
+            found = is_parameter(value)
         elif isinstance(op, (GetProgramIdOp, CallOp)) or access_of(op) is not None or op.regions or is_tile(value):
             found = False
         else:

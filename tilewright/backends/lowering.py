@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.ir import Operation
@@ -25,12 +25,12 @@ class Lowering:
     reason: str = ""
 
 
-def lowering_of(name: str, own: Collection[type[Operation]], refused: Mapping[type[Operation], str]) -> Lowering | None:
+def lowering_of(name: str, own: bool, refused: Mapping[type[Operation], str]) -> Lowering | None:
     """How a back end makes operation `name`; None if it says nothing, which is a bug of the back end.
 
     Args:
         name: of the operation.
-        own: the operations for which it has code of its own.
+        own: whether it has code of its own for it.
         refused: reasons, by operation.
     """
     kind = REGISTRY[name].op
@@ -40,4 +40,4 @@ def lowering_of(name: str, own: Collection[type[Operation]], refused: Mapping[ty
         return Lowering("lane by lane")
     if kind in REWRITTEN:
         return Lowering("rewritten")
-    return Lowering("own code") if kind in own else None
+    return Lowering("own code") if own else None

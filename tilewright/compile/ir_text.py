@@ -31,7 +31,7 @@ def name_and_types(text: str, file: str) -> tuple[str, list[str]]:
 
 
 def _public_function(module: ModuleOp) -> FuncOp:
-    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    functions = FuncOp.all_of(module)
     public = [op for op in functions if op.sym_visibility is None or op.sym_visibility == StringAttr("public")]
     if len(public) != 1:
         raise TilewrightError(f"a module to compile has one public tt.func, this one has {len(public)}")

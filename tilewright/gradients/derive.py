@@ -76,7 +76,7 @@ def derive(
         ArgumentError: `wrt` names what is no array or float of the kernel, or it stores through a part of a tuple.
     """
     prepare(built.module)
-    (function,) = (op for op in built.module.ops if isinstance(op, FuncOp) and op.is_kernel)
+    function = FuncOp.kernel_of(built.module)
     arguments = _arguments(function, built.params)
     wanted = [_differentiated(arguments, param) for param in wrt]
     activity = activity_of(function, wanted)

@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 from tilewright.gradients.activity import refusal
 from tilewright.ir.types import bit_width, element_type, i64, is_pointer, with_element
 from tilewright.ir.values import defining_op
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
@@ -48,7 +48,7 @@ def prepare(module: ModuleOp) -> ModuleOp:
         NotDifferentiableError: a loop carries pointers in another way than by moving them.
     """
     pipeline.run_passes(module, PASSES)
-    for loop in reversed([op for op in walk(module) if isinstance(op, ForOp)]):
+    for loop in reversed(every(module, ForOp)):
         _carry_offsets(loop)
     pipeline.run_passes(module, (pipeline.CANONICALIZE, pipeline.CSE, pipeline.LICM, pipeline.DCE))
     return module

@@ -179,9 +179,7 @@ class Tape:
 
     def _known(self, b: IRBuilder, loop: ForOp, index: int, number: SSAValue, values: Values) -> SSAValue | None:
         """What an iteration is given, if that can be computed from its number."""
-        argument, last = loop.carried[index], loop.body.block.last_op
-        assert last is not None
-        first, value = values[loop.iter_args[index]], last.operands[index]
+        argument, value, first = loop.carried[index], loop.yielded[index], values[loop.iter_args[index]]
         if value is argument:
             return first
         step = defining_op(value)

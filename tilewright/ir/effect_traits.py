@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, NoMemoryEffect
 
 _READ, _WRITE = MemoryEffectKind.READ, MemoryEffectKind.WRITE
@@ -86,6 +86,12 @@ def _access_of(kind: type[Operation]) -> Accesses | None:
     trait = kind.get_trait(Accesses)
     assert trait is None or isinstance(trait, Accesses)
     return trait
+
+
+def mask_of(op: Operation) -> SSAValue | None:
+    """The operand that says of which elements `op` is, a load, a store or a sum of them; None where it is of all."""
+    mask: SSAValue | None = getattr(op, "mask", None)
+    return mask
 
 
 def is_atomic(op: Operation) -> bool:

@@ -15,6 +15,12 @@ def defining_op(value: SSAValue) -> Operation | None:
     return value.op if type(value) is OpResult else None
 
 
+def result_number(value: SSAValue) -> int:
+    """Which result of the operation that defines it a value is."""
+    assert isinstance(value, OpResult)
+    return value.index
+
+
 def operands_of(op: Operation) -> tuple[SSAValue, ...]:
     """The operands of `op` as they are now. `op.operands` is a view that follows changes, and ten times as slow."""
     return op._operands

@@ -7,8 +7,11 @@ Its iterators and properties cost more than what passes ask of most operations; 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 from xdsl.ir import Block, Operation, Region
+
+Kind = TypeVar("Kind", bound=Operation)
 
 
 def walk(root: Operation | Region | Block) -> Iterator[Operation]:
@@ -33,6 +36,11 @@ def walk(root: Operation | Region | Block) -> Iterator[Operation]:
                 waiting += _blocks(op.regions)
                 break
             op = following
+
+
+def every(root: Operation | Region | Block, kind: type[Kind]) -> list[Kind]:
+    """The operations of a class in a piece of IR, in order; they may be moved and removed meanwhile."""
+    return [op for op in walk(root) if isinstance(op, kind)]
 
 
 def operations(block: Block) -> list[Operation]:

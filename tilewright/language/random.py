@@ -20,7 +20,7 @@ from tilewright.ops.creation import to_tensor, zeros_like
 from tilewright.ops.functions.debug import static_assert
 from tilewright.ops.functions.operators import add, mul, where
 from tilewright.ops.math import cos, log, maximum, sin, sqrt, umulhi
-from tilewright.ops.values import tensor
+from tilewright.ops.values import Operand, Size, tensor
 
 ROUNDS = constexpr(10)
 # Multipliers and key increments of Philox 4x32 and 4x64.
@@ -32,7 +32,7 @@ _TWO_PI = constexpr(6.283185307179586)
 
 
 @builtin(export=False)
-def _key(b: Emitter, seed: Any) -> tensor:
+def _key(b: Emitter, seed: Operand) -> tensor:
     """The key of a seed.
 
     Raises:
@@ -47,7 +47,17 @@ def _key(b: Emitter, seed: Any) -> tensor:
 
 @library
 def _rounds(
-    c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: Any, a: Any, b: Any, key_a: Any, key_b: Any
+    c0: tensor,
+    c1: tensor,
+    c2: tensor,
+    c3: tensor,
+    k0: Operand,
+    k1: Operand,
+    n_rounds: Size,
+    a: Operand,
+    b: Operand,
+    key_a: Operand,
+    key_b: Operand,
 ) -> Any:
     for _ in static_range(n_rounds):
         high_a = umulhi(c0, a)
@@ -64,7 +74,9 @@ def _rounds(
 
 
 @library
-def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: Any = ROUNDS) -> Any:
+def philox_impl(
+    c0: tensor, c1: tensor, c2: tensor, c3: tensor, k0: Operand, k1: Operand, n_rounds: Size = ROUNDS
+) -> Any:
     """Philox on a counter of four words and a key of two, all uint32 or all uint64.
 
     Returns:
@@ -78,7 +90,7 @@ def philox_impl(c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: 
 
 
 @library
-def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: Any = ROUNDS) -> Any:
+def philox(seed: Operand, c0: tensor, c1: tensor, c2: tensor, c3: tensor, n_rounds: Size = ROUNDS) -> Any:
     """Philox on a counter of four 32-bit or 64-bit integers; the key is made of `seed`."""
     key = _key(seed)
     first = to_tensor(c0)
@@ -106,7 +118,7 @@ def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: Any = ROUNDS
 
 
 @library
-def randint4x(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
+def randint4x(seed: Operand, offset: tensor, n_rounds: Size = ROUNDS) -> Any:
     """Four tiles of random uint32, a quarter of the cost of drawing them one by one.
 
     Args:
@@ -124,14 +136,14 @@ def randint4x(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
 
 
 @library
-def randint(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
+def randint(seed: Operand, offset: tensor, n_rounds: Size = ROUNDS) -> Any:
     """Random uint32 of the shape of `offset`; arguments as in :func:`randint4x`."""
     word, _, _, _ = randint4x(seed, offset, n_rounds)
     return word
 
 
 @library
-def uint_to_uniform_float(x: Any) -> Any:
+def uint_to_uniform_float(x: tensor) -> Any:
     """Random integers (32 or 64 bits) as float32 in [0, 1)."""
     if x.dtype.primitive_bitwidth == 32:
         bits = x.to(int32, bitcast=True)
@@ -143,13 +155,13 @@ def uint_to_uniform_float(x: Any) -> Any:
 
 
 @library
-def rand(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
+def rand(seed: Operand, offset: tensor, n_rounds: Size = ROUNDS) -> Any:
     """Random float32 in [0, 1) of the shape of `offset`; arguments as in :func:`randint4x`."""
     return uint_to_uniform_float(randint(seed, offset, n_rounds))
 
 
 @library
-def rand4x(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
+def rand4x(seed: Operand, offset: tensor, n_rounds: Size = ROUNDS) -> Any:
     """Four tiles of random float32 in [0, 1); arguments as in :func:`randint4x`."""
     i1, i2, i3, i4 = randint4x(seed, offset, n_rounds)
     return (
@@ -161,7 +173,7 @@ def rand4x(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
 
 
 @library
-def pair_uniform_to_normal(u1: Any, u2: Any) -> Any:
+def pair_uniform_to_normal(u1: tensor, u2: tensor) -> Any:
     """Two tiles of uniform numbers as two of normal ones (Box and Muller, 1958)."""
     angle = _TWO_PI * u2
     radius = sqrt(-2.0 * log(maximum(1.0e-7, u1)))
@@ -169,7 +181,7 @@ def pair_uniform_to_normal(u1: Any, u2: Any) -> Any:
 
 
 @library
-def randn(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
+def randn(seed: Operand, offset: tensor, n_rounds: Size = ROUNDS) -> Any:
     """Random float32 from the normal distribution; arguments as in :func:`randint4x`."""
     i1, i2, _, _ = randint4x(seed, offset, n_rounds)
     n1, _ = pair_uniform_to_normal(uint_to_uniform_float(i1), uint_to_uniform_float(i2))
@@ -177,7 +189,7 @@ def randn(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
 
 
 @library
-def randn4x(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
+def randn4x(seed: Operand, offset: tensor, n_rounds: Size = ROUNDS) -> Any:
     """Four tiles of random float32 from the normal distribution; arguments as in :func:`randint4x`."""
     u1, u2, u3, u4 = rand4x(seed, offset, n_rounds)
     n1, n2 = pair_uniform_to_normal(u1, u2)

@@ -20,28 +20,29 @@ from tilewright.ops.functions.operators import where
 from tilewright.ops.functions.shape import reshape
 from tilewright.ops.gather import gather
 from tilewright.ops.reduce import reduce
+from tilewright.ops.values import Element, Flag, Size, tensor, tuple
 
 
 @constexpr_function
-def split_last(shape: Any, size: Any) -> Any:
+def split_last(shape: tuple, size: Size) -> Any:
     """`shape` with its last dimension cut into blocks of `size`."""
     return [*shape[:-1], shape[-1] // size, size]
 
 
 @constexpr_function
-def pair_blocks(shape: Any) -> Any:
+def pair_blocks(shape: tuple) -> Any:
     """Shape [.., n, k] with neighbouring blocks paired: [.., n / 2, 2, k]."""
     return [*shape[:-2], shape[-2] // 2, 2, shape[-1]]
 
 
 @constexpr_function
-def drop_block(shape: Any) -> Any:
+def drop_block(shape: tuple) -> Any:
     """Shape [.., 1, k] without its block dimension."""
     return [*shape[:-2], shape[-1]]
 
 
 @constexpr_function
-def _work_type(element: Any) -> Any:
+def _work_type(element: Element) -> Any:
     """The type of at least 32 bits that numbers of `element` are ordered in."""
     if element.primitive_bitwidth >= 32:
         return element
@@ -49,7 +50,7 @@ def _work_type(element: Any) -> Any:
 
 
 @library
-def _exchange(x: Any, index: Any, bit: Any, descending: Any) -> Any:
+def _exchange(x: tensor, index: tensor, bit: Size, descending: Flag) -> Any:
     """Order each pair of elements whose last index differs in `bit`; `descending` is a flag or a tile of them."""
     partner = gather(x, index ^ (1 << bit), len(x.shape) - 1)
     is_upper = (index & (1 << bit)) != 0
@@ -60,7 +61,7 @@ def _exchange(x: Any, index: Any, bit: Any, descending: Any) -> Any:
 
 
 @library
-def _merge(x: Any, index: Any, stage: Any, descending: Any) -> Any:
+def _merge(x: tensor, index: tensor, stage: Size, descending: Flag) -> Any:
     """Order runs of 2 ** `stage` elements, each of which rises and then falls (or the reverse)."""
     for step in static_range(stage):
         x = _exchange(x, index, stage - 1 - step, descending)
@@ -68,7 +69,7 @@ def _merge(x: Any, index: Any, stage: Any, descending: Any) -> Any:
 
 
 @library
-def _sort_runs(x: Any, index: Any, stages: Any) -> Any:
+def _sort_runs(x: tensor, index: tensor, stages: Size) -> Any:
     """Order runs of 2 ** `stages` elements, in turn rising and falling."""
     for stage in static_range(1, stages + 1):
         x = _merge(x, index, stage, (index & (1 << stage)) != 0)
@@ -76,17 +77,17 @@ def _sort_runs(x: Any, index: Any, stages: Any) -> Any:
 
 
 @library
-def _larger(a: Any, b: Any) -> Any:
+def _larger(a: tensor, b: tensor) -> Any:
     return where(a > b, a, b)
 
 
 @library
-def _smaller(a: Any, b: Any) -> Any:
+def _smaller(a: tensor, b: tensor) -> Any:
     return where(a < b, a, b)
 
 
 @library
-def sort(x: Any, dim: Any = None, descending: Any = False) -> Any:
+def sort(x: tensor, dim: Size | None = None, descending: Flag = False) -> Any:
     """Elements in order along the last dimension.
 
     Args:
@@ -105,7 +106,7 @@ def sort(x: Any, dim: Any = None, descending: Any = False) -> Any:
 
 
 @library
-def bitonic_merge(x: Any, dim: Any = None, descending: Any = False) -> Any:
+def bitonic_merge(x: tensor, dim: Size | None = None, descending: Flag = False) -> Any:
     """Order a last dimension that rises and then falls, or falls and then rises.
 
     Args:
@@ -119,7 +120,7 @@ def bitonic_merge(x: Any, dim: Any = None, descending: Any = False) -> Any:
 
 
 @library
-def _best_of_pairs(x: Any, descending: Any) -> Any:
+def _best_of_pairs(x: tensor, descending: Flag) -> Any:
     """Of two neighbouring blocks, one rising and one falling, the better half as one bitonic block."""
     pairs = reshape(x, pair_blocks(x.shape))
     if descending:
@@ -129,7 +130,7 @@ def _best_of_pairs(x: Any, descending: Any) -> Any:
 
 
 @library
-def topk(x: Any, k: Any, dim: Any = None, descending: Any = True) -> Any:
+def topk(x: tensor, k: Size, dim: Size | None = None, descending: Flag = True) -> Any:
     """The `k` largest elements along the last dimension, in order; the smallest without `descending`.
 
     Args:

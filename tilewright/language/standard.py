@@ -12,7 +12,7 @@ from tilewright.base import dtypes
 from tilewright.base.errors import ShapeError
 from tilewright.base.lazy import names_on_first_use
 from tilewright.language.annotations import constexpr
-from tilewright.language.library import constexpr_function, library
+from tilewright.language.library import LibraryFunction, constexpr_function, library
 from tilewright.ops.creation import arange
 from tilewright.ops.creation import zeros as zeros
 from tilewright.ops.creation import zeros_like as zeros_like
@@ -27,6 +27,7 @@ from tilewright.ops.gather import gather
 from tilewright.ops.math import exp, fdiv, maximum, minimum
 from tilewright.ops.reduce import reduce
 from tilewright.ops.scan import associative_scan
+from tilewright.ops.values import Element, Flag, Operand, Size, tensor
 
 # Triton has these three here as well; they stand on what follows.
 __getattr__ = names_on_first_use(globals(), {"tilewright.language.sorting": ("bitonic_merge", "sort", "topk")})
@@ -35,7 +36,7 @@ __getattr__ = names_on_first_use(globals(), {"tilewright.language.sorting": ("bi
 
 
 @constexpr_function
-def sum_dtype(element: Any, asked: Any) -> Any:
+def sum_dtype(element: Element, asked: Element | None) -> Any:
     """Type in which sums and products are made: small integers widen to 32 bits and keep their sign."""
     if asked is not None:
         return asked
@@ -45,7 +46,7 @@ def sum_dtype(element: Any, asked: Any) -> Any:
 
 
 @constexpr_function
-def extremum_dtype(element: Any) -> Any:
+def extremum_dtype(element: Element) -> Any:
     """Type in which maxima are made: anything narrower than 32 bits widens to float32 or int32."""
     if element.primitive_bitwidth >= 32:
         return element
@@ -53,13 +54,13 @@ def extremum_dtype(element: Any) -> Any:
 
 
 @constexpr_function
-def other_axes(rank: Any, axis: Any) -> Any:
+def other_axes(rank: Size, axis: Any) -> Any:
     """All axes of a tile but one."""
     return [i for i in range(rank) if i != axis % rank]
 
 
 @constexpr_function
-def int_log2(n: Any) -> Any:
+def int_log2(n: Size) -> Any:
     """Binary logarithm of a power of two.
 
     Raises:
@@ -74,19 +75,19 @@ def int_log2(n: Any) -> Any:
 
 
 @constexpr_function
-def _log2(i: Any) -> Any:
+def _log2(i: Size) -> Any:
     """Binary logarithm of an integer, rounded down: under the name by which helpers of Inductor know it."""
     return i.bit_length() - 1
 
 
 @constexpr_function
-def last_axis(rank: Any, dim: Any) -> Any:
+def last_axis(rank: Size, dim: Size | None) -> Any:
     """Whether `dim` is the last dimension; `None` stands for it."""
     return dim in (None, -1, rank - 1)
 
 
 @constexpr_function
-def is_axis(rank: Any, axis: Any) -> Any:
+def is_axis(rank: Size, axis: Size) -> Any:
     """Whether a tile of `rank` dimensions has the dimension `axis`, which may be counted from behind."""
     return -rank <= axis < rank
 
@@ -98,7 +99,7 @@ def given_or(value: Any, default: Any) -> Any:
 
 
 @library
-def positions(x: Any, axis: Any) -> Any:
+def positions(x: tensor, axis: Size | None) -> Any:
     """The index of each element of `x` along `axis`, int32."""
     index = arange(0, x.shape[axis])
     if len(x.shape) > 1:
@@ -110,7 +111,7 @@ def positions(x: Any, axis: Any) -> Any:
 
 
 @library(method=True)
-def cdiv(x: Any, div: Any) -> Any:
+def cdiv(x: Operand, div: Operand) -> Any:
     """Quotient of integers, rounded up.
 
     Args:
@@ -120,13 +121,13 @@ def cdiv(x: Any, div: Any) -> Any:
 
 
 @library(method=True)
-def sigmoid(x: Any) -> Any:
+def sigmoid(x: tensor) -> Any:
     """1 / (1 + exp(-x)), of float32 or float64."""
     return 1 / (1 + exp(-x))
 
 
 @library(method=True)
-def softmax(x: Any, dim: Any = None, *, keep_dims: Any = None, ieee_rounding: Any = False) -> Any:
+def softmax(x: tensor, dim: Size | None = None, *, keep_dims: Flag | None = None, ieee_rounding: Flag = False) -> Any:
     """exp(x) divided by its sum along `dim`, computed without overflow.
 
     Args:
@@ -141,7 +142,7 @@ def softmax(x: Any, dim: Any = None, *, keep_dims: Any = None, ieee_rounding: An
 
 
 @library
-def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> Any:
+def swizzle2d(i: Operand, j: Operand, size_i: Operand, size_j: Operand, size_g: Operand) -> Any:
     """Order of a `size_i` by `size_j` grid in groups of `size_g` rows, each walked column by column.
 
     Args:
@@ -163,37 +164,37 @@ def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> Any:
 
 
 @library
-def _add(a: Any, b: Any) -> Any:
+def _add(a: tensor, b: tensor) -> Any:
     return a + b
 
 
 @library
-def _multiply(a: Any, b: Any) -> Any:
+def _multiply(a: tensor, b: tensor) -> Any:
     return a * b
 
 
 @library
-def _maximum(a: Any, b: Any) -> Any:
+def _maximum(a: tensor, b: tensor) -> Any:
     return maximum(a, b)
 
 
 @library
-def _minimum(a: Any, b: Any) -> Any:
+def _minimum(a: tensor, b: tensor) -> Any:
     return minimum(a, b)
 
 
 @library
-def _xor(a: Any, b: Any) -> Any:
+def _xor(a: tensor, b: tensor) -> Any:
     return a ^ b
 
 
 @library
-def _or(a: Any, b: Any) -> Any:
+def _or(a: tensor, b: tensor) -> Any:
     return a | b
 
 
 @library
-def _choose(first: Any, value1: Any, index1: Any, value2: Any, index2: Any) -> Any:
+def _choose(first: tensor, value1: tensor, index1: tensor, value2: tensor, index2: tensor) -> Any:
     """The first pair where `first` holds or the second value is NaN, else the second pair."""
     if value1.dtype.is_floating():
         first = first | (value2 != value2)
@@ -201,35 +202,35 @@ def _choose(first: Any, value1: Any, index1: Any, value2: Any, index2: Any) -> A
 
 
 @library
-def _larger_first(value1: Any, index1: Any, value2: Any, index2: Any) -> Any:
+def _larger_first(value1: tensor, index1: tensor, value2: tensor, index2: tensor) -> Any:
     tie = (value1 == value2) & (index1 < index2)
     return _choose((value1 > value2) | tie, value1, index1, value2, index2)
 
 
 @library
-def _larger(value1: Any, index1: Any, value2: Any, index2: Any) -> Any:
+def _larger(value1: tensor, index1: tensor, value2: tensor, index2: tensor) -> Any:
     return _choose(value1 > value2, value1, index1, value2, index2)
 
 
 @library
-def _smaller_first(value1: Any, index1: Any, value2: Any, index2: Any) -> Any:
+def _smaller_first(value1: tensor, index1: tensor, value2: tensor, index2: tensor) -> Any:
     tie = (value1 == value2) & (index1 < index2)
     return _choose((value1 < value2) | tie, value1, index1, value2, index2)
 
 
 @library
-def _smaller(value1: Any, index1: Any, value2: Any, index2: Any) -> Any:
+def _smaller(value1: tensor, index1: tensor, value2: tensor, index2: tensor) -> Any:
     return _choose(value1 < value2, value1, index1, value2, index2)
 
 
 @library
-def _reduce_with_indices(input: Any, axis: Any, combine: Any, keep_dims: Any) -> Any:
+def _reduce_with_indices(input: tensor, axis: Size | None, combine: LibraryFunction, keep_dims: Flag) -> Any:
     static_assert(axis is not None, "axis must be given where indices are wanted")
     return reduce((input, positions(input, axis)), axis, combine, keep_dims=keep_dims)
 
 
 @library(method=True)
-def sum(input: Any, axis: Any = None, keep_dims: Any = False, dtype: Any = None) -> Any:
+def sum(input: tensor, axis: Size | None = None, keep_dims: Flag = False, dtype: Element | None = None) -> Any:
     """Sum along `axis`.
 
     Args:
@@ -243,11 +244,11 @@ def sum(input: Any, axis: Any = None, keep_dims: Any = False, dtype: Any = None)
 
 @library(method=True)
 def max(
-    input: Any,
-    axis: Any = None,
-    return_indices: Any = False,
-    return_indices_tie_break_left: Any = True,
-    keep_dims: Any = False,
+    input: tensor,
+    axis: Size | None = None,
+    return_indices: Flag = False,
+    return_indices_tie_break_left: Flag = True,
+    keep_dims: Flag = False,
 ) -> Any:
     """Maximum along `axis`; NaN is ignored.
 
@@ -269,11 +270,11 @@ def max(
 
 @library(method=True)
 def min(
-    input: Any,
-    axis: Any = None,
-    return_indices: Any = False,
-    return_indices_tie_break_left: Any = True,
-    keep_dims: Any = False,
+    input: tensor,
+    axis: Size | None = None,
+    return_indices: Flag = False,
+    return_indices_tie_break_left: Flag = True,
+    keep_dims: Flag = False,
 ) -> Any:
     """Minimum along `axis`; arguments and result as in :func:`max`."""
     if return_indices:
@@ -286,28 +287,28 @@ def min(
 
 
 @library(method=True)
-def argmax(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> Any:
+def argmax(input: tensor, axis: Size | None, tie_break_left: Flag = True, keep_dims: Flag = False) -> Any:
     """Index (int32) of the maximum along `axis`; NaN is skipped, the lowest of equal ones with `tie_break_left`."""
     _, index = max(input, axis, True, tie_break_left, keep_dims)
     return index
 
 
 @library(method=True)
-def argmin(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> Any:
+def argmin(input: tensor, axis: Size | None, tie_break_left: Flag = True, keep_dims: Flag = False) -> Any:
     """Index (int32) of the minimum along `axis`; NaN is skipped, the lowest of equal ones with `tie_break_left`."""
     _, index = min(input, axis, True, tie_break_left, keep_dims)
     return index
 
 
 @library(method=True)
-def xor_sum(input: Any, axis: Any = None, keep_dims: Any = False) -> Any:
+def xor_sum(input: tensor, axis: Size | None = None, keep_dims: Flag = False) -> Any:
     """Exclusive or of integers along `axis`; `None` takes all elements."""
     static_assert(input.dtype.is_int(), "xor_sum only supported for integers")
     return reduce(input, axis, _xor, keep_dims=keep_dims)
 
 
 @library(method=True)
-def reduce_or(input: Any, axis: Any, keep_dims: Any = False) -> Any:
+def reduce_or(input: tensor, axis: Size | None, keep_dims: Flag = False) -> Any:
     """Bitwise or of integers or bools along `axis`; `None` takes all elements."""
     static_assert(input.dtype.is_int(), "reduce_or only supported for integers")
     return reduce(input, axis, _or, keep_dims=keep_dims)
@@ -317,19 +318,19 @@ def reduce_or(input: Any, axis: Any, keep_dims: Any = False) -> Any:
 
 
 @library(method=True)
-def cumsum(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -> Any:
+def cumsum(input: tensor, axis: Size | None = 0, reverse: Flag = False, dtype: Element | None = None) -> Any:
     """Running sum along `axis`; `reverse` runs from the end, `dtype` as in :func:`sum`."""
     return associative_scan(input.to(sum_dtype(input.dtype, dtype)), axis, _add, reverse)
 
 
 @library(method=True)
-def cumprod(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -> Any:
+def cumprod(input: tensor, axis: Size | None = 0, reverse: Flag = False, dtype: Element | None = None) -> Any:
     """Running product along `axis`; `reverse` runs from the end, `dtype` as in :func:`sum`."""
     return associative_scan(input.to(sum_dtype(input.dtype, dtype)), axis, _multiply, reverse)
 
 
 @library(method=True)
-def flip(x: Any, dim: Any = None) -> Any:
+def flip(x: tensor, dim: Size | None = None) -> Any:
     """`x` with dimension `dim` (the last when absent) in reverse order."""
     axis: constexpr = given_or(dim, len(x.shape) - 1)
     static_assert(is_axis(len(x.shape), axis), "flip needs a dimension that the tile has")

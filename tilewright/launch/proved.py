@@ -23,6 +23,7 @@ from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.ranges import element_bytes
 from tilewright.ir.decisions import Decisions
+from tilewright.ir.effect_traits import mask_of
 from tilewright.ir.op import location_of
 from tilewright.ir.walk import walk
 from tilewright.ops.function import FuncOp
@@ -31,7 +32,7 @@ from tilewright.passes.check_overflow import arithmetic_below, bounds_of_loops
 from tilewright.passes.check_promises import promises_of
 from tilewright.passes.check_shadow import LOAD
 from tilewright.passes.check_spins import waiting_looks
-from tilewright.passes.checks import access_kind, accesses_of, atomics_that_decide, mask_of, waits_for_programs
+from tilewright.passes.checks import access_kind, accesses_of, atomics_that_decide, waits_for_programs
 
 if TYPE_CHECKING:
     from xdsl.ir import Operation
@@ -116,7 +117,7 @@ class Provable:
         request = make_request(source, specialization, options, target_at(HOST))
         module = request.source.stages(request, {})["ttir"].run(request.source, {"name": request.name})
         self.name, self.names = request.name, [row[0] for row in specialization.leaves() if row[2] != "constexpr"]
-        self.kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
+        self.kernel = FuncOp.kernel_of(module)
         make_offsets_scalar(self.kernel, Decisions())
         self.accesses = [Access(op, mask_of(op), access_kind(op)) for op in accesses_of(self.kernel)]
         ends = [value for each in self.accesses for value in (each.op.operands[0], each.mask) if value is not None]

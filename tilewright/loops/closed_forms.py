@@ -96,9 +96,7 @@ class Loop:
 
     @property
     def yielded(self) -> tuple[SSAValue, ...]:
-        last = self.op.body.block.last_op
-        assert last is not None
-        return tuple(last.operands)
+        return tuple(self.op.yielded)
 
 
 class LoopValues:

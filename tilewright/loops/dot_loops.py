@@ -27,8 +27,8 @@ from tilewright.analysis.scalar_evolution import ScalarEvolution
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import shape_of
-from tilewright.ir.values import defining_op
-from tilewright.ir.walk import walk
+from tilewright.ir.values import defining_op, result_number
+from tilewright.ir.walk import every
 from tilewright.loops.arithmetic import conjunction
 from tilewright.loops.blocks import beside, loop_through
 from tilewright.loops.lowering import Matrix, Scalars
@@ -116,7 +116,7 @@ def normalize_dot_loops(
         wanted: says of dots that add to one another whether they shall be a loop.
     """
     changed, seen = False, set[SSAValue]()
-    for dot in [op for op in walk(function) if isinstance(op, DotOp)]:
+    for dot in every(function, DotOp):
         for found in _sums_of(dot) if dot.parent is not None else ():  # it may be gone, with another dot of its sum
             if found.result in seen or not wanted(found) or _is_normal(found):
                 continue
@@ -178,11 +178,10 @@ def _begins(value: SSAValue, loops: tuple[ForOp, ...], found: DotSum) -> SSAValu
             found.dots.append((op, loops))
             value = op.c
         elif isinstance(op, ForOp):
-            number, last = list(op.results).index(value), op.body.block.last_op  # type: ignore[arg-type]
-            assert last is not None
+            number = result_number(value)
             inner = DotSum(found.result, found.first, list(found.dots))
             carried = op.carried[number]
-            if _begins(last.operands[number], (*loops, op), inner) is not carried or not carried.has_one_use():
+            if _begins(op.yielded[number], (*loops, op), inner) is not carried or not carried.has_one_use():
                 return value
             found.dots[:] = inner.dots
             value = op.iter_args[number]

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, pointee_bytes, shape_of
-from tilewright.ir.values import defining_op, is_tile, operands_of, property_int
+from tilewright.ir.values import defining_op, is_tile, operands_of, property_int, result_number
 from tilewright.loops.arithmetic import FALSE, TRUE, always_nonnegative, below, conjunction, divided, implies, negation
 from tilewright.loops.attributes import attributes_of, region_text
 from tilewright.loops.closed_forms import LoopValues
@@ -197,7 +197,7 @@ class Raising:
         if op.regions or not operands:
             does = region_text(op) if operands else None
             attributes = (*attributes, ("does", self._place(op) if does is None else does))
-        number = list(op.results).index(value)  # type: ignore[arg-type]
+        number = result_number(value)
         made = Opaque.of(type(op), attributes, tuple(operands), index, number)
         return polynomial(made, never_negative(value)) if _is_index(element_type(value.type)) else made
 
@@ -227,7 +227,7 @@ class Raising:
             if inside is not None:
                 return inside
         if isinstance(op, ForOp):
-            behind = self.loops.pointer_behind(op, list(op.results).index(value), index)  # type: ignore[arg-type]
+            behind = self.loops.pointer_behind(op, result_number(value), index)
             if behind is not None:
                 return behind
         return self.value(value, index), ZERO
@@ -484,7 +484,7 @@ def _polynomial_if_index(value: SSAValue, node: Node) -> Node:
 
 def _if(r: Raising, op: Operation, value: SSAValue, index: Index) -> Node | None:
     assert isinstance(op, IfOp)
-    number = list(op.results).index(value)  # type: ignore[arg-type]
+    number = result_number(value)
     sides = [_last(region.block).operands[number] for region in (op.then_region, op.else_region)]
     condition = r.value(op.cond)
     return _polynomial_if_index(value, _either(condition, r.value(sides[0], index), r.value(sides[1], index)))
@@ -497,7 +497,7 @@ def _last(block: Block) -> Operation:
 
 def _for(r: Raising, op: Operation, value: SSAValue, index: Index) -> Node | None:
     assert isinstance(op, ForOp)
-    return r.loops.result(op, list(op.results).index(value), index)  # type: ignore[arg-type]
+    return r.loops.result(op, result_number(value), index)
 
 
 def _load(r: Raising, op: Operation, value: SSAValue, index: Index) -> Node | None:

@@ -25,7 +25,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.attrs import I32
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name, shape_of, tile_type
-from tilewright.ir.values import defining_op, is_inside, is_tile
+from tilewright.ir.values import defining_op, is_inside, is_tile, result_number
 from tilewright.ir.walk import walk
 from tilewright.loops.blocks import beside, loop_through
 from tilewright.loops.lowering import Matrix, Scalars
@@ -137,9 +137,7 @@ def _combine_of(root: Operation, result: SSAValue) -> Operation | None:
     if isinstance(root, ReduceOp):
         return single_operation(root.regions[0].block)
     assert isinstance(root, ForOp)
-    last = root.body.block.last_op
-    assert last is not None
-    op = defining_op(last.operands[list(root.results).index(result)])  # type: ignore[arg-type]
+    op = defining_op(root.yielded[result_number(result)])
     return None if op is None or op.regions else op
 
 
@@ -160,14 +158,13 @@ def _take(found: _Reduction, value: SSAValue) -> bool:
             if not (sums and isinstance(constant, float) and 0 < constant < math.inf):
                 return False
         elif isinstance(op, ForOp):
-            number, last = list(op.results).index(value), op.body.block.last_op  # type: ignore[arg-type]
-            assert last is not None
+            number = result_number(value)
             first = op.iter_args[number]
             if first not in carried and constant_of(first) != found.monoid.identity(32):
                 return False
             found.loops += [op] if op not in found.loops else []
             carried.add(op.carried[number])
-            todo.append(last.operands[number])
+            todo.append(op.yielded[number])
         elif isinstance(op, ReduceOp):
             same = single_operation(op.regions[0].block)
             if same is None or type(same) is not type(found.combine):

@@ -22,8 +22,8 @@ from tilewright.analysis import affine
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import shape_of
-from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.values import defining_op, is_tile, result_number
+from tilewright.ir.walk import every
 from tilewright.loops.lifting import Lifting
 from tilewright.loops.lowering import Matrix, Scalars
 from tilewright.loops.nest import ZERO, Load, as_element
@@ -40,7 +40,7 @@ from tilewright.passes.placed_loads import first_write
 def sink_prefetched_loads(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all `scf.for` loops of a function, inner ones first; says whether anything changed."""
     changed = False
-    for loop in reversed([op for op in walk(function) if isinstance(op, ForOp)]):
+    for loop in reversed(every(function, ForOp)):
         asked: set[int] = set()
         while found := _found(function, loop, asked, decisions):  # loaded two iterations ahead, it is one ahead then
             for place, value, matrix in found:
@@ -56,9 +56,8 @@ _Loads = list[tuple[Operation, SSAValue, Matrix]]
 
 def _found(function: FuncOp, loop: ForOp, asked: set[int], decisions: Decisions) -> _Loads:
     """What a loop hands on of loads, by numbers that nobody asked about before: where to load it, and what it is."""
-    last, raising, found = loop.body.block.last_op, None, _Loads()
-    assert last is not None
-    for number, value in enumerate(last.operands):
+    raising, found = None, _Loads()
+    for number, value in enumerate(loop.yielded):
         load = _load_for_next(loop, value)
         if load is None or not is_tile(value) or number in asked or loop.carried[number].first_use is None:
             continue
@@ -79,7 +78,7 @@ def _load_for_next(loop: ForOp, value: SSAValue) -> LoadOp | None:
     if op is None or op.parent is not block:
         return None
     if isinstance(op, IfOp):
-        number = list(op.results).index(value)  # type: ignore[arg-type]
+        number = result_number(value)
         ends = [region.block.last_op for region in op.regions if region.blocks]
         made = [defining_op(end.operands[number]) for end in ends if end is not None]
         return next((load for load in made if isinstance(load, LoadOp)), None)

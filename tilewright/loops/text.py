@@ -50,7 +50,7 @@ _BYTES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i16": 2}
 
 def nest_of_module(module: ModuleOp) -> str:
     """The nests of all functions of a module, the kernel's first."""
-    functions = sorted((op for op in module.ops if isinstance(op, FuncOp)), key=lambda f: not f.is_kernel)
+    functions = sorted(FuncOp.all_of(module), key=lambda f: not f.is_kernel)
     return "\n".join(f"{function.symbol}\n" + nest_of(function) for function in functions)
 
 

@@ -178,6 +178,13 @@ class ForOp(FlatOp):
         """The body's arguments after the counter."""
         return self.body.block.args[1:]
 
+    @property
+    def yielded(self) -> Sequence[SSAValue]:
+        """What an iteration hands on, for each of `carried` its next value."""
+        last = self.body.block.last_op
+        assert last is not None
+        return last.operands
+
     @classmethod
     def parse(cls, parser: Parser) -> ForOp:
         unsigned = parser.parse_optional_keyword("unsigned") is not None

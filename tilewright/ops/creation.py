@@ -27,7 +27,7 @@ from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.casts import cast_to, dtype_hint
 from tilewright.ops.elementwise_base import finish_parse, parse_attributes, print_types
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
-from tilewright.ops.values import constexpr, shape_ints, tensor, unwrap
+from tilewright.ops.values import Element, Operand, Size, constexpr, shape_ints, tensor, unwrap
 
 _INT32 = range(-(2**31), 2**31)
 
@@ -86,7 +86,7 @@ register(
 # --- language -------------------------------------------------------------------------------------------------
 
 
-def _bound(value: Any) -> int:
+def _bound(value: Size) -> int:
     inner = unwrap(value)
     if isinstance(inner, (float, bool)):
         raise LanguageTypeError(
@@ -104,7 +104,7 @@ def _bound(value: Any) -> int:
 
 
 @builtin
-def arange(b: Emitter, start: Any, end: Any) -> tensor:
+def arange(b: Emitter, start: Size, end: Size) -> tensor:
     """Consecutive integers from `start` up to but not including `end`.
 
     Args:
@@ -132,7 +132,7 @@ def arange(b: Emitter, start: Any, end: Any) -> tensor:
     return b.emit(MakeRangeOp, checked_block(dtypes.int32, (last - first,)), end=last, start=first)
 
 
-def full_tile(b: Emitter, shape: tuple[int, ...], value: Any, element: Any) -> tensor:
+def full_tile(b: Emitter, shape: tuple[int, ...], value: int | float | tensor, element: dtypes.dtype) -> tensor:
     """A tile (or, for the shape (), a scalar) with `value`, a number or scalar tensor, in every element.
 
     Raises:
@@ -151,7 +151,7 @@ def full_tile(b: Emitter, shape: tuple[int, ...], value: Any, element: Any) -> t
 
 
 @builtin
-def full(b: Emitter, shape: Any, value: Any, dtype: Any) -> tensor:
+def full(b: Emitter, shape: Any, value: Operand, dtype: Element) -> tensor:
     """A tile with `value` in every element.
 
     Args:
@@ -184,7 +184,7 @@ def full(b: Emitter, shape: Any, value: Any, dtype: Any) -> tensor:
 
 
 @builtin
-def zeros(b: Emitter, shape: Any, dtype: Any) -> tensor:
+def zeros(b: Emitter, shape: Any, dtype: Element) -> tensor:
     """A tile of zeros.
 
     Args:
@@ -225,7 +225,7 @@ def zeros_like(b: Emitter, input: tensor) -> tensor:
 
 
 @builtin
-def to_tensor(b: Emitter, x: Any) -> tensor:
+def to_tensor(b: Emitter, x: Operand) -> tensor:
     """A number as a run-time value: bool gives int1, an integer the first of int32, uint32, int64, uint64 that fits.
 
     Args:

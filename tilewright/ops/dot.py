@@ -25,6 +25,7 @@ from tilewright.base.minifloat import round_to
 from tilewright.base.options import INPUT_PRECISIONS
 from tilewright.ir.asm import FlatOp, make, print_attrs, print_operands, resolve, word
 from tilewright.ir.attrs import I32, Codec
+from tilewright.ir.traits import Collective
 from tilewright.ir.types import dtype_of, element_type, is_float, scalar_type, shape_of, tile_type
 from tilewright.ops import vjps
 from tilewright.ops.broadcast import checked_block
@@ -32,7 +33,7 @@ from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.casts import cast_to
 from tilewright.ops.functions.shape import reshape_to
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
-from tilewright.ops.values import tensor, unwrap
+from tilewright.ops.values import Element, Operand, tensor, unwrap
 
 PRECISION = word("ieee")
 # Zero means "as precise as the accumulator" and is left out of the text.
@@ -51,7 +52,7 @@ class DotOp(FlatOp):
     d = result_def()
     inputPrecision = opt_prop_def()
     maxNumImpreciseAcc = opt_prop_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
 
     @classmethod
     def parse(cls, parser: Parser) -> DotOp:
@@ -190,7 +191,7 @@ def _precision(b: Emitter, lhs: tensor, input_precision: Any, allow_tf32: Any) -
     return str(name)
 
 
-def _result_dtype(lhs: tensor, rhs: tensor, acc: tensor | None, out_dtype: Any) -> dtypes.dtype:
+def _result_dtype(lhs: tensor, rhs: tensor, acc: tensor | None, out_dtype: Element) -> dtypes.dtype:
     """Type of the accumulator: fixed by the operands, save that f16 and 8-bit floats leave a choice."""
     left, right = lhs.dtype, rhs.dtype
     for side, dtype in (("lhs", left), ("rhs", right)):
@@ -236,13 +237,13 @@ def _without_e4b15(b: Emitter, x: tensor) -> tensor:
 @builtin
 def dot(
     b: Emitter,
-    input: Any,
-    other: Any,
+    input: Operand,
+    other: Operand,
     acc: Any = None,
     input_precision: Any = None,
     allow_tf32: Any = None,
     max_num_imprecise_acc: Any = None,
-    out_dtype: Any = None,
+    out_dtype: Element | None = None,
 ) -> tensor:
     """Matrix product of two tiles: ``input @ other (+ acc)``.
 
@@ -270,9 +271,8 @@ def dot(
         [12. 12. 12. 12.]
     """
     acc = unwrap(acc)
-    for name, value in (("input", input), ("other", other)):
-        if not isinstance(value, tensor):
-            raise LanguageTypeError(f"{name} of tl.dot must be a tile, not {value!r}")
+    if not isinstance(input, tensor) or not isinstance(other, tensor):
+        raise LanguageTypeError(f"input and other of tl.dot must be tiles, not {input!r} and {other!r}")
     batch = input.block_shape[:-2]
     if len(batch) > 1:
         return _flattened(b, input, other, acc, (input_precision, allow_tf32, max_num_imprecise_acc, out_dtype))

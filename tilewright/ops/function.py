@@ -17,11 +17,12 @@ from xdsl.dialects.builtin import (
     FlatSymbolRefAttrConstr,
     FunctionType,
     IntegerAttr,
+    ModuleOp,
     StringAttr,
     SymbolRefAttr,
 )
 from xdsl.dialects.utils import parse_func_op_like, print_func_op_like
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     irdl_op_definition,
@@ -144,6 +145,25 @@ class FuncOp(TileOp):
     @property
     def is_kernel(self) -> bool:
         return self.sym_visibility is not None and self.sym_visibility.data == "public"
+
+    @classmethod
+    def all_of(cls, module: ModuleOp) -> list[FuncOp]:
+        """The functions of a module."""
+        return [op for op in module.ops if isinstance(op, FuncOp)]
+
+    @classmethod
+    def kernel_of(cls, module: ModuleOp) -> FuncOp:
+        """The first kernel of a module."""
+        return next(function for function in cls.all_of(module) if function.is_kernel)
+
+    @classmethod
+    def around(cls, op: Operation) -> FuncOp:
+        """The function that an operation stands in."""
+        parent: Operation | None = op
+        while not isinstance(parent, FuncOp):
+            assert parent is not None
+            parent = parent.parent_op()
+        return parent
 
     @property
     def noinline(self) -> bool:

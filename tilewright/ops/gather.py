@@ -7,7 +7,7 @@ counts how often each value 0 to n-1 occurs; values outside are not counted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import UnitAttr, f32
@@ -31,6 +31,7 @@ from tilewright.ir.asm import (
     resolve,
 )
 from tilewright.ir.attrs import I32, UNIT
+from tilewright.ir.traits import Collective
 from tilewright.ir.types import element_type, i1, i32, i64, is_integer, shape_of, tile_type, with_element
 from tilewright.ops import vjps
 from tilewright.ops.broadcast import broadcast_to_shape
@@ -38,7 +39,7 @@ from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.memory import expect, padded
 from tilewright.ops.reduce import checked_axis
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
-from tilewright.ops.values import tensor, unwrap
+from tilewright.ops.values import Operand, Size, tensor, unwrap
 
 
 @irdl_op_definition
@@ -52,7 +53,7 @@ class GatherOp(FlatOp):
     result = result_def()
     axis = prop_def()
     efficient_layout = opt_prop_def(UnitAttr)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective(computes=False))
 
     @classmethod
     def parse(cls, parser: Parser) -> GatherOp:
@@ -82,7 +83,7 @@ class HistogramOp(FlatOp):
     src = operand_def()
     masked = var_operand_def()
     result = result_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
 
     @property
     def mask(self) -> SSAValue | None:
@@ -203,7 +204,7 @@ register(
 
 
 @builtin(method=True)
-def gather(b: Emitter, src: Any, index: Any, axis: Any) -> tensor:
+def gather(b: Emitter, src: Operand, index: Operand, axis: Size) -> tensor:
     """Elements of `src` at positions `index` along `axis`.
 
     Args:
@@ -228,7 +229,7 @@ def gather(b: Emitter, src: Any, index: Any, axis: Any) -> tensor:
 
 
 @builtin(method=True)
-def histogram(b: Emitter, input: Any, num_bins: Any, mask: Any = None) -> tensor:
+def histogram(b: Emitter, input: Operand, num_bins: Size, mask: Operand | None = None) -> tensor:
     """How often each value 0 to `num_bins` - 1 occurs in `input`.
 
     Args:

@@ -27,7 +27,7 @@ from tilewright.ops.elementwise_reference import float_dtype, quiet
 from tilewright.ops.elementwise_samples import WIDE_FLOATS, floats, same_type_samples
 from tilewright.ops.promotion import emit_float, promote_binary, promote_many
 from tilewright.ops.spec import Array, Call, Reference
-from tilewright.ops.values import tensor, unwrap
+from tilewright.ops.values import Flag, Operand, constexpr, tensor, unwrap
 
 if TYPE_CHECKING:
     from tilewright.ops.builtin import OneOperand
@@ -154,7 +154,7 @@ def _unary(name: str, line: str, example: str, op: type[TileOp] | None = None) -
     cls = op or OPS[name]
     allowed = ("fp32", "fp64") if name != "sqrt_rn" else ("fp32",)
 
-    def function(b: Emitter, x: Any) -> tensor:
+    def function(b: Emitter, x: Operand) -> tensor:
         value = to_tensor(b, x)
         check_dtype(name, value, allowed)
         return b.emit(cls, value.type, value)
@@ -179,7 +179,7 @@ ceil = _unary("ceil", "Smallest integer not below `x`, as a float.", "tl.ceil(2.
 
 
 @builtin(method=True)
-def abs(b: Emitter, x: Any) -> tensor:
+def abs(b: Emitter, x: Operand) -> tensor:
     """Absolute value of each element; the most negative integer stays as it is.
 
     Args:
@@ -204,7 +204,7 @@ def abs(b: Emitter, x: Any) -> tensor:
 
 
 @builtin
-def fma(b: Emitter, x: Any, y: Any, z: Any) -> tensor:
+def fma(b: Emitter, x: Operand, y: Operand, z: Operand) -> tensor:
     """``x * y + z`` with a single rounding.
 
     Args:
@@ -227,7 +227,7 @@ def fma(b: Emitter, x: Any, y: Any, z: Any) -> tensor:
 
 
 @builtin
-def fdiv(b: Emitter, x: Any, y: Any, ieee_rounding: Any = False, approx: Any = False) -> tensor:
+def fdiv(b: Emitter, x: Operand, y: Operand, ieee_rounding: Flag = False, approx: Flag = False) -> tensor:
     """Float division.
 
     Args:
@@ -257,7 +257,7 @@ def fdiv(b: Emitter, x: Any, y: Any, ieee_rounding: Any = False, approx: Any = F
 
 
 @builtin
-def div_rn(b: Emitter, x: Any, y: Any) -> tensor:
+def div_rn(b: Emitter, x: Operand, y: Operand) -> tensor:
     """Division of float32, correctly rounded (IEEE) on every target.
 
     Args:
@@ -279,7 +279,7 @@ def div_rn(b: Emitter, x: Any, y: Any) -> tensor:
 
 
 @builtin
-def umulhi(b: Emitter, x: Any, y: Any) -> tensor:
+def umulhi(b: Emitter, x: Operand, y: Operand) -> tensor:
     """High half of the unsigned product of two integers.
 
     Args:
@@ -307,14 +307,14 @@ class PropagateNan(enum.Enum):
     ALL = "all"
 
 
-def _nan_rule(value: Any) -> PropagateNan:
+def _nan_rule(value: PropagateNan | constexpr) -> PropagateNan:
     rule = unwrap(value)
     if not isinstance(rule, PropagateNan):
         raise LanguageValueError(f"Unexpected propagate_nan {rule!r}", hint="it is tl.PropagateNan.NONE or .ALL")
     return rule
 
 
-def _extremum(b: Emitter, x: Any, y: Any, rule: PropagateNan, which: str) -> tensor:
+def _extremum(b: Emitter, x: Operand, y: Operand, rule: PropagateNan, which: str) -> tensor:
     lhs, rhs = promote_binary(b, x, y)
     if lhs.dtype.is_ptr():
         raise LanguageTypeError(f"Unexpected dtype {lhs.dtype}")
@@ -336,7 +336,7 @@ _EXTREMA: dict[tuple[str, str, PropagateNan], type[TileOp]] = {
 
 
 @builtin
-def minimum(b: Emitter, x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
+def minimum(b: Emitter, x: Operand, y: Operand, propagate_nan: PropagateNan | constexpr = PropagateNan.NONE) -> tensor:
     """Smaller of two values, element by element.
 
     Args:
@@ -354,7 +354,7 @@ def minimum(b: Emitter, x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) 
 
 
 @builtin
-def maximum(b: Emitter, x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
+def maximum(b: Emitter, x: Operand, y: Operand, propagate_nan: PropagateNan | constexpr = PropagateNan.NONE) -> tensor:
     """Larger of two values, element by element.
 
     Args:
@@ -372,7 +372,9 @@ def maximum(b: Emitter, x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) 
 
 
 @builtin
-def clamp(b: Emitter, x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> tensor:
+def clamp(
+    b: Emitter, x: Operand, min: Operand, max: Operand, propagate_nan: PropagateNan | constexpr = PropagateNan.NONE
+) -> tensor:
     """``minimum(maximum(x, min), max)``; undefined where `min` is above `max` or one of them is NaN.
 
     Args:

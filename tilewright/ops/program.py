@@ -7,8 +7,8 @@ analysis reads them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, DictionaryAttr, IntegerAttr, TensorType
@@ -37,7 +37,7 @@ from tilewright.ops.elementwise_base import (
 )
 from tilewright.ops.function import FuncOp
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
-from tilewright.ops.values import constexpr, tensor, unwrap
+from tilewright.ops.values import Operand, Size, constexpr, tensor, unwrap
 
 _AXES: dict[str, Attribute] = {"x": IntegerAttr(0, i32), "y": IntegerAttr(1, i32), "z": IntegerAttr(2, i32)}
 _AXIS_CODEC = Codec(lambda v: _AXES["xyz"[v]], lambda a: "xyz".index(words(_AXES).decode(a)))
@@ -158,7 +158,7 @@ register(
 # --- language ----------------------------------------------------------------------------------------------------
 
 
-def _axis(name: str, axis: Any) -> int:
+def _axis(name: str, axis: Size) -> int:
     value = unwrap(axis)
     if not isinstance(value, int) or value not in (0, 1, 2):
         hint = "fold several dimensions into one of the grid, and take them apart with // and %"
@@ -167,7 +167,7 @@ def _axis(name: str, axis: Any) -> int:
 
 
 @builtin
-def program_id(b: Emitter, axis: Any) -> tensor:
+def program_id(b: Emitter, axis: Size) -> tensor:
     """Index of this program along an axis of the launch grid.
 
     Args:
@@ -187,7 +187,7 @@ def program_id(b: Emitter, axis: Any) -> tensor:
 
 
 @builtin
-def num_programs(b: Emitter, axis: Any) -> tensor:
+def num_programs(b: Emitter, axis: Size) -> tensor:
     """Number of programs along an axis of the launch grid.
 
     Args:
@@ -207,7 +207,7 @@ def num_programs(b: Emitter, axis: Any) -> tensor:
 
 
 @builtin
-def assume(b: Emitter, cond: Any) -> None:
+def assume(b: Emitter, cond: Operand) -> None:
     """Promise that a scalar condition holds; nothing is checked and the optimiser may rely on it.
 
     Args:
@@ -230,7 +230,7 @@ _ATTRIBUTES = {
 }
 
 
-def _hint_values(input: tensor, values: Any) -> list[int]:
+def _hint_values(input: tensor, values: Size | Sequence[Size]) -> list[int]:
     """One plain integer per dimension; a single one stands for all."""
     many = isinstance(values, (list, tuple)) or isinstance(unwrap(values), (list, tuple))
     given = (values if isinstance(values, (list, tuple)) else unwrap(values)) if many else [values]
@@ -252,7 +252,7 @@ def _hint_values(input: tensor, values: Any) -> list[int]:
     return numbers
 
 
-def _hint(b: Emitter, input: Any, values: Any, name: str) -> tensor:
+def _hint(b: Emitter, input: Operand, values: Size | Sequence[Size], name: str) -> tensor:
     if not isinstance(input, tensor):
         raise LanguageTypeError(f"a hint describes a run-time value, not {input!r}")
     numbers = _hint_values(input, values)
@@ -281,7 +281,7 @@ def _hint_argument(argument: BlockArgument, divisor: int) -> None:
 
 
 @builtin
-def multiple_of(b: Emitter, input: tensor, values: Any) -> tensor:
+def multiple_of(b: Emitter, input: tensor, values: Size | Sequence[Size]) -> tensor:
     """Promise that the first element of each contiguous run of `input` is a multiple of `values`.
 
     Args:
@@ -298,7 +298,7 @@ def multiple_of(b: Emitter, input: tensor, values: Any) -> tensor:
 
 
 @builtin
-def max_contiguous(b: Emitter, input: tensor, values: Any) -> tensor:
+def max_contiguous(b: Emitter, input: tensor, values: Size | Sequence[Size]) -> tensor:
     """Promise that runs of `values` elements of `input` are consecutive numbers.
 
     Args:
@@ -315,7 +315,7 @@ def max_contiguous(b: Emitter, input: tensor, values: Any) -> tensor:
 
 
 @builtin
-def max_constancy(b: Emitter, input: tensor, values: Any) -> tensor:
+def max_constancy(b: Emitter, input: tensor, values: Size | Sequence[Size]) -> tensor:
     """Promise that runs of `values` elements of `input` are equal.
 
     Args:

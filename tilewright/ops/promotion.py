@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.base import dtypes
-from tilewright.base.dtypes import BlockType, Kind
+from tilewright.base.dtypes import BlockType, Kind, PointerType, Type
 from tilewright.base.errors import DTypeError, LanguageValueError
 from tilewright.ir.op import TileOp
 from tilewright.ops.broadcast import broadcast_tensors, common_shape
 from tilewright.ops.builtin import Emitter, literal_dtype, to_tensor, unwrap
 from tilewright.ops.casts import cast_to
-from tilewright.ops.values import tensor
+from tilewright.ops.values import Operand, tensor
 
 Number = bool | int | float
 
 
-def incompatible(a: Any, b: Any, *, hint: str | None = None) -> DTypeError:
+def incompatible(a: Type, b: Type, *, hint: str | None = None) -> DTypeError:
     """The error of two types that no operation takes together."""
     return DTypeError(f"invalid operands of type {a} and {b}", hint=hint)
 
@@ -110,13 +110,16 @@ def number_like(b: Emitter, value: Number, type_: dtypes.dtype, shape: Sequence[
 # --- operands ----------------------------------------------------------------------------------------------------
 
 
-def _check_pointers(lhs: Any, rhs: Any, allow_lhs: bool, allow_rhs: bool) -> None:
+_Scalar = dtypes.dtype | PointerType
+
+
+def _check_pointers(lhs: _Scalar, rhs: _Scalar, allow_lhs: bool, allow_rhs: bool) -> None:
     """Pointers meet only what the operation allows: integers, or pointers of the same type."""
     for one, other, allowed in ((lhs, rhs, allow_lhs), (rhs, lhs, allow_rhs)):
         if not one.is_ptr():
             continue
         same_pointers = not other.is_ptr() or one == other
-        if not allowed or not same_pointers or (not other.is_ptr() and other.is_floating()):
+        if not allowed or not same_pointers or (isinstance(other, dtypes.dtype) and other.is_floating()):
             hint = "a pointer takes only + and - with an integer offset"
             if not other.is_ptr():
                 hint += "; for the number that it points to write tl.load(pointer), or pass x.item() instead of x"
@@ -125,8 +128,8 @@ def _check_pointers(lhs: Any, rhs: Any, allow_lhs: bool, allow_rhs: bool) -> Non
 
 def promote_binary(
     b: Emitter,
-    lhs: Any,
-    rhs: Any,
+    lhs: Operand,
+    rhs: Operand,
     *,
     div_or_mod: bool = False,
     allow_lhs_ptr: bool = False,

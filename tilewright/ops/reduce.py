@@ -19,6 +19,7 @@ from tilewright.base.dtypes import BlockType
 from tilewright.base.errors import LanguageTypeError, LanguageValueError, ShapeError
 from tilewright.ir.asm import FlatOp
 from tilewright.ir.attrs import I32
+from tilewright.ir.traits import Collective
 from tilewright.ir.types import element_type, i32, shape_of, tile_type
 from tilewright.ops import vjps
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
@@ -48,7 +49,7 @@ class ReduceOp(FlatOp):
     result = var_result_def()
     axis = prop_def()
     combine = region_def("single_block")
-    traits = traits_def(RecursiveMemoryEffect(), RecursivelySpeculatable())
+    traits = traits_def(RecursiveMemoryEffect(), RecursivelySpeculatable(), Collective())
 
 
 def common_shape(call: Call, what: str) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from xdsl.traits import IsTerminator, Pure, RecursivelySpeculatable, RecursiveMe
 
 from tilewright.ir.asm import FlatOp
 from tilewright.ir.attrs import BOOL, I32
+from tilewright.ir.traits import Collective
 from tilewright.ir.types import i32, tile_type
 from tilewright.ops import vjps
 from tilewright.ops.builtin import Emitter, builtin
@@ -47,7 +48,7 @@ class ScanOp(FlatOp):
     axis = prop_def()
     reverse = prop_def()
     combine = region_def("single_block")
-    traits = traits_def(RecursiveMemoryEffect(), RecursivelySpeculatable())
+    traits = traits_def(RecursiveMemoryEffect(), RecursivelySpeculatable(), Collective())
 
 
 def _infer_scan(call: Call) -> Sequence[Attribute]:

@@ -18,6 +18,8 @@ from tilewright.base.lazy import lazy_module
 
 if TYPE_CHECKING:
     from xdsl import ir
+
+    from tilewright.base.builtin import Builtin
 else:  # programs hold constants and annotations long before there is IR
     ir = lazy_module("xdsl.ir")
 
@@ -88,6 +90,17 @@ class constexpr:
     def __neg__(self) -> constexpr:
         return constexpr(-self.value)
 
+    if TYPE_CHECKING:  # what `_forward` puts here
+
+        def _binary(self, other: int | float | constexpr, /) -> constexpr: ...
+
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _binary
+        __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = (
+            _binary
+        )
+        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __pow__ = __rpow__ = _binary
+        __lt__ = __le__ = __gt__ = __ge__ = _binary
+
     def __pos__(self) -> constexpr:
         return constexpr(+self.value)
 
@@ -116,6 +129,10 @@ for _stem in ("lt", "le", "gt", "ge"):
     _forward(f"__{_stem}__")
 
 
+Operand: TypeAlias = "int | float | constexpr | tensor"  # what may stand beside a tensor
+Flag: TypeAlias = bool | constexpr
+Size: TypeAlias = int | constexpr  # a size, or the number of a dim
+Element: TypeAlias = dtype | constexpr  # the type of elements
 Word: TypeAlias = str | constexpr  # of a few that a function knows
 
 
@@ -219,6 +236,23 @@ class tensor:
         return f"{self.type} {self.numpy()}"
 
     __hash__ = None  # type: ignore[assignment]
+
+    if TYPE_CHECKING:  # what `ops/functions` and the library put here, as far as functions of the library use it
+        to: Builtin
+
+        def _binary(self, other: Operand, /) -> tensor: ...
+        def _unary(self) -> tensor: ...
+
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _binary
+        __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = (
+            _binary
+        )
+        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _binary
+        __lt__ = __le__ = __gt__ = __ge__ = _binary
+        __eq__ = __ne__ = _binary  # type: ignore[assignment]
+        __neg__ = __pos__ = __invert__ = _unary
+
+        def __getitem__(self, index: Operand | slice | Sequence[Operand | slice | None] | None, /) -> tensor: ...
 
 
 class tuple(builtins.tuple[Any, ...]):

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.constants import constant_of
 from tilewright.ir.walk import walk
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, AddIOp, FmaOp, MulFOp
 from tilewright.passes.rewriting import erase, insert_before, replace
@@ -45,8 +45,7 @@ def _adds_to_nothing(product: SSAValue, add: Operation) -> bool:
         isinstance(dot, DotOp)
         and dot.parent_block() is add.parent_block()
         and len(list(product.uses)) == 1
-        and isinstance(dot.c.owner, ConstantOp)
-        and dot.c.owner.splat_value == 0
+        and constant_of(dot.c) == 0
         and not dot.attr_values()["maxNumImpreciseAcc"]
     )
 

@@ -58,9 +58,8 @@ def _visit_block(block: Block) -> bool:
 
 def _take_out_invariants(loop: ForOp) -> bool:
     """Let what a loop carries and never changes be what it began with; says whether there was any."""
-    end, changed = loop.body.block.last_op, False
-    assert end is not None
-    for argument, first, given, result in zip(loop.carried, loop.iter_args, end.operands, loop.results, strict=True):
+    changed = False
+    for argument, first, given, result in zip(loop.carried, loop.iter_args, loop.yielded, loop.results, strict=True):
         if given is argument:
             argument.replace_all_uses_with(first)
             result.replace_all_uses_with(first)

@@ -12,6 +12,7 @@ from functools import reduce
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tilewright.ir.attrs import I32
+from tilewright.ir.traits import collective_of
 from tilewright.ir.types import (
     bit_width,
     element_type,
@@ -27,11 +28,9 @@ from tilewright.ir.values import is_tile
 from tilewright.ir.walk import walk
 from tilewright.ops.casts import BitcastOp, ExtFOp, ExtUIOp, FpToFpOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp
-from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AndIOp, OrIOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.reduce import ReduceOp, ReduceReturnOp
-from tilewright.ops.scan import ScanOp
 from tilewright.ops.shape import ReshapeOp
 from tilewright.ops.spec import REGISTRY
 from tilewright.passes.check_code import Code
@@ -39,7 +38,6 @@ from tilewright.passes.check_code import Code
 _EXPONENT = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F80_0000, "f64": 0x7FF0_0000_0000_0000}
 """The bits of an infinity, by name of the type."""
 _MOVES = ("select", "bitcast", "negf", "absf", "minnumf", "maxnumf", "minimumf", "maximumf")
-_ACROSS = (DotOp, ReduceOp, ScanOp)
 
 
 def float_operations(kernel: FuncOp) -> Iterator[Operation]:
@@ -48,8 +46,14 @@ def float_operations(kernel: FuncOp) -> Iterator[Operation]:
         parent, spec = op.parent_op(), REGISTRY.get(op.name)
         computes = spec is not None and bool(spec.elementwise) and not op.name.endswith(_MOVES)
         stands = isinstance(parent, FuncOp | ForOp | IfOp | WhileOp)
-        if stands and (computes or isinstance(op, _ACROSS)) and any(map(_is_known, op.results)) and op.operands:
+        if stands and (computes or _computes_across(op)) and any(map(_is_known, op.results)) and op.operands:
             yield op
+
+
+def _computes_across(op: Operation) -> bool:
+    """Whether elements of the results are computed from elements at other places."""
+    collective = collective_of(type(op))
+    return collective is not None and collective.computes
 
 
 def _is_known(value: SSAValue) -> bool:
@@ -58,10 +62,11 @@ def _is_known(value: SSAValue) -> bool:
 
 def check_results(code: Code, op: Operation, new_site: Callable[[SSAValue], int]) -> None:
     """Behind an operation: each result that is no number comes from an operand that is none."""
+    across = _computes_across(op)
     operands = [_widened(code, operand) for operand in op.operands if is_float(element_type(operand.type))]
     for result in filter(_is_known, op.results):
-        made = [_made(code, result, operands, kind, across=isinstance(op, _ACROSS)) for kind in (_is_nan, _is_infinite)]
-        shown = [] if isinstance(op, _ACROSS) else [_bits_of_f64(code, code.like(v, result)) for v in operands[:2]]
+        made = [_made(code, result, operands, kind, across=across) for kind in (_is_nan, _is_infinite)]
+        shown = [] if across else [_bits_of_f64(code, code.like(v, result)) for v in operands[:2]]
         code.check(new_site(result), code.negated(code.either(*made)), shown)
 
 

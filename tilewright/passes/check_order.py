@@ -25,10 +25,12 @@ from dataclasses import dataclass
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tilewright.analysis.homes import homes_of
+from tilewright.ir.effect_traits import is_atomic
+from tilewright.ir.op import TileOp
 from tilewright.ir.types import element_type, i32, is_integer, tile_type
 from tilewright.ir.values import is_tile
 from tilewright.ir.walk import walk
-from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
+from tilewright.ops.atomic import AtomicCASOp
 from tilewright.ops.casts import PtrToIntOp
 from tilewright.ops.control import ForOp, YieldOp
 from tilewright.ops.creation import MakeRangeOp
@@ -44,7 +46,6 @@ from tilewright.passes.rewriting import insert_before
 UNIT = 64
 """Stamps of a program."""
 PLACES, MOST_WIDTH, CHUNK = 1024, 4096, 256
-_ATOMICS = (AtomicRMWOp, AtomicCASOp, AtomicLoadOp, AtomicStoreOp)
 _LAST_EPOCH = 15
 
 
@@ -64,7 +65,7 @@ def releases(op: Operation) -> bool:
 
 
 def _says(op: Operation, half: str) -> bool:
-    if not isinstance(op, _ATOMICS) or (half == "acquire" and not op.results):
+    if not isinstance(op, TileOp) or not is_atomic(op) or (half == "acquire" and not op.results):
         return False
     words = op.attr_values()
     return words.get("sem") in (half, "acq_rel") and words.get("scope") != "cta"
@@ -77,7 +78,7 @@ def why_not_followed(kernel: FuncOp, *, shared: bool) -> str:
         kernel: the function.
         shared: arguments may share memory.
     """
-    atomics = [op for op in walk(kernel) if isinstance(op, _ATOMICS)]
+    atomics = [op for op in walk(kernel) if is_atomic(op)]
     acquired = {home for op in atomics if acquires(op) for home in homes_of(op.operands[0])}
     for op in walk(kernel):
         if isinstance(op, LoadOp) and op.attr_values().get("isVolatile"):

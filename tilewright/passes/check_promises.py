@@ -29,7 +29,7 @@ from tilewright.ir.types import (
     with_element,
 )
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.casts import PtrToIntOp
 from tilewright.ops.elementwise import CmpIOp, RemSIOp
 from tilewright.ops.function import FuncOp
@@ -44,7 +44,7 @@ NewSite = Callable[[PromiseOp, str], int]
 
 def promises_of(kernel: FuncOp) -> list[PromiseOp]:
     """What the user of a kernel promises, in order."""
-    return [op for op in walk(kernel) if isinstance(op, PromiseOp)]
+    return every(kernel, PromiseOp)
 
 
 def check_promises(kernel: FuncOp, new_code: Callable[[PromiseOp], Code], new_site: NewSite) -> None:

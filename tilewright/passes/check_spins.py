@@ -14,7 +14,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from tilewright.analysis.flow import sources_of
 from tilewright.ir.types import element_type, is_integer
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp
 from tilewright.ops.control import WhileOp, YieldOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
@@ -28,7 +28,7 @@ _LOOKS = (LoadOp, AtomicLoadOp, AtomicRMWOp, AtomicCASOp)
 
 def waiting_looks(kernel: FuncOp) -> dict[Operation, WhileOp]:
     """Accesses of one integer on which alone it depends whether a `while` goes on, and that loop."""
-    loops = [loop for loop in walk(kernel) if isinstance(loop, WhileOp)]
+    loops = every(kernel, WhileOp)
     return {op: loop for loop in loops for op in _looks_of(loop)}
 
 

@@ -33,10 +33,11 @@ from tilewright.base.checks import (
 )
 from tilewright.base.location import Location
 from tilewright.ir.decisions import Decisions
+from tilewright.ir.effect_traits import is_atomic, mask_of
 from tilewright.ir.op import location_of
 from tilewright.ir.types import i8, i32, i64, pointee_bytes, pointer_type, shape_of
 from tilewright.ir.values import is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.check import MOST_DIMS, MOST_SHOWN, CheckOp
 from tilewright.ops.constant import ConstantOp
@@ -63,9 +64,6 @@ from tilewright.passes.check_spins import check_look, waiting_looks
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.rewriting import value_before
-
-ATOMICS = (AtomicRMWOp, AtomicCASOp, AtomicLoadOp, AtomicStoreOp)
-ACCESSES = (LoadOp, StoreOp, *ATOMICS)
 
 
 @dataclass(slots=True)
@@ -142,7 +140,7 @@ def add_checks(module: ModuleOp, wanted: Sequence[str], *, shared: bool = False)
     Returns:
         what a launch has to know, and the signature types of the parameters that were appended.
     """
-    kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
+    kernel = FuncOp.kernel_of(module)
     make_offsets_scalar(kernel, Decisions())
     adder = _Adder(kernel, frozenset(wanted), shared)
     adder.run()
@@ -156,13 +154,7 @@ def add_checks(module: ModuleOp, wanted: Sequence[str], *, shared: bool = False)
 
 def accesses_of(kernel: FuncOp) -> list[Operation]:
     """Loads, stores and atomics of a kernel, in order."""
-    return [op for op in walk(kernel) if isinstance(op, ACCESSES)]
-
-
-def mask_of(op: Operation) -> SSAValue | None:
-    """The mask of an access."""
-    mask: SSAValue | None = getattr(op, "mask", None)
-    return mask
+    return [op for op in walk(kernel) if is_atomic(op) or isinstance(op, LoadOp | StoreOp)]
 
 
 def access_kind(op: Operation) -> str:
@@ -175,7 +167,7 @@ def waits_for_programs(kernel: FuncOp) -> bool:
     for op in walk(kernel):
         if isinstance(op, WhileOp):
             return True
-        asked = isinstance(op, ATOMICS) and op.results and any(True for _ in op.results[0].uses)
+        asked = is_atomic(op) and op.results and any(True for _ in op.results[0].uses)
         if asked and op.attr_values()["sem"] in ("acquire", "acq_rel"):  # type: ignore[attr-defined]
             return True
     return False
@@ -186,12 +178,12 @@ def atomics_that_decide(kernel: FuncOp) -> list[Operation]:
     ops = list(walk(kernel))
     if any(isinstance(op, WhileOp) for op in ops):  # it may wait for a program that comes before it
         return []
-    return [op for op in ops if isinstance(op, ATOMICS) and op.results and any(True for _ in op.results[0].uses)]
+    return [op for op in ops if is_atomic(op) and op.results and any(True for _ in op.results[0].uses)]
 
 
 def _run_backwards(module: ModuleOp) -> None:
     """The last program of the grid comes first."""
-    for op in [op for op in walk(module) if isinstance(op, GetProgramIdOp)]:
+    for op in every(module, GetProgramIdOp):
         following, number = op.next_op, op.results[0]
         assert following is not None
         count = value_before(GetNumProgramsOp.build_op([], [i32], dict(op.attr_values())), following)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
+from tilewright.analysis.constants import constant_of
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType, PointerType
 from tilewright.base.errors import UnsupportedError
@@ -22,7 +23,7 @@ from tilewright.base.options import Options
 from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.types import TilePointerType, dtype_of, element_type, shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, walk
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp, TensorDescType
 from tilewright.ops.function import FuncOp
@@ -62,7 +63,7 @@ def decompose(root: Operation, keep: Callable[[MakeTensorDescOp], bool] = is_fro
     Raises:
         UnsupportedError: a descriptor is an argument, or is handed on by a loop or branch.
     """
-    makers = [op for op in walk(root) if isinstance(op, MakeTensorDescOp)]
+    makers = every(root, MakeTensorDescOp)
     kept = {op.result for op in makers if keep(op)}
     made = [op for op in makers if op.result not in kept]
     accesses = [op for op in walk(root) if isinstance(op, DescriptorLoadOp | DescriptorStoreOp)]
@@ -107,8 +108,7 @@ def _descriptor(op: MakeTensorDescOp) -> tensor_descriptor:
 
 def _stride(value: SSAValue) -> tensor | constexpr:
     """A stride; the constant 1 as a number, so that neighbours are known to be adjacent."""
-    owner = value.owner
-    return constexpr(1) if isinstance(owner, ConstantOp) and owner.splat_value == 1 else _value(value)
+    return constexpr(1) if constant_of(value) == 1 else _value(value)
 
 
 def _rewrite(builder: IRBuilder, op: DescriptorLoadOp | DescriptorStoreOp, desc: tensor_descriptor) -> None:

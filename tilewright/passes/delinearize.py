@@ -23,8 +23,8 @@ from tilewright.analysis.iterations import is_unit
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import i1
-from tilewright.ir.values import defining_op, is_inside
-from tilewright.ir.walk import operations, walk
+from tilewright.ir.values import defining_op, is_inside, result_number
+from tilewright.ir.walk import every, operations
 from tilewright.ops.control import ForOp, FuncOp, IfOp, YieldOp
 from tilewright.ops.elementwise import AddIOp, CmpIOp, DivSIOp, MaxSIOp, MulIOp, RemSIOp, SelectOp, SubIOp
 from tilewright.passes.dce import eliminate_dead_code
@@ -54,7 +54,7 @@ class _Cycle:
 def delinearize_loops(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such `scf.for` loops of a function, inner ones first; says whether anything changed."""
     changed = False
-    for loop in reversed([op for op in walk(function) if isinstance(op, ForOp)]):
+    for loop in reversed(every(function, ForOp)):
         if _cycle(loop) is not None and decisions.note(DELINEARIZED, loop, _nested(loop)) is not None:
             changed = True
     if changed:
@@ -102,7 +102,7 @@ def _carried(loop: ForOp, number: int, argument: SSAValue, value: SSAValue) -> _
 def _sides(op: Operation, value: SSAValue) -> tuple[SSAValue, SSAValue]:
     if isinstance(op, SelectOp):
         return op.operands[1], op.operands[2]
-    at = list(op.results).index(value)  # type: ignore[arg-type]
+    at = result_number(value)
     first, second = (region.block.last_op for region in op.regions)
     assert first is not None and second is not None
     return first.operands[at], second.operands[at]
@@ -234,10 +234,8 @@ def _count_anew(inner: ForOp, group: SSAValue, period: SSAValue, found: _Cycle) 
 
 def _ends(loop: ForOp) -> list[SSAValue]:
     """What a loop hands behind it: where it begins with a number and hands that on in each iteration, the number."""
-    last = loop.body.block.last_op
-    assert last is not None
     ends: list[SSAValue] = list(loop.results)
-    for n, (first, following) in enumerate(zip(loop.iter_args, last.operands, strict=True)):
+    for n, (first, following) in enumerate(zip(loop.iter_args, loop.yielded, strict=True)):
         number = constant_of(first)
         if number is not None and repr(number) == repr(constant_of(following)):  # -0.0 is another
             loop.carried[n].replace_all_uses_with(first)

@@ -25,8 +25,8 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.order import operands_first
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import shape_of
-from tilewright.ir.values import defining_op, is_made_inside, is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.values import defining_op, is_made_inside, is_tile, result_number
+from tilewright.ir.walk import every
 from tilewright.ops.control import FuncOp, IfOp
 from tilewright.ops.elementwise import CmpIOp
 from tilewright.ops.memory import LoadOp
@@ -69,7 +69,7 @@ def convert_branches(
 ) -> bool:
     """Rewrite all such branches of a function that are `wanted`, inner ones first; says whether anything changed."""
     changed = False
-    for op in reversed([op for op in walk(function) if isinstance(op, IfOp)]):
+    for op in reversed(every(function, IfOp)):
         if (
             wanted(op)
             and _chooses_loads(op)
@@ -205,7 +205,7 @@ def _rewrite(branch: _Branch) -> None:
                 made = alike.operation.clone(mapped)
                 insert_before(made, op)
                 made.location = alike.operation.location  # its own line, not the branch's
-                values[pair] = made.results[list(alike.operation.results).index(pair[0])]  # type: ignore[arg-type]
+                values[pair] = made.results[result_number(pair[0])]
             else:
                 values[pair] = pair[0]
         result.replace_all_uses_with(values[wanted])

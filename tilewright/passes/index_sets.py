@@ -25,7 +25,7 @@ from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.types import i64
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import operations, walk
+from tilewright.ir.walk import every, operations, walk
 from tilewright.ops.control import ForOp, IfOp, YieldOp
 from tilewright.ops.elementwise import AddIOp, CmpIOp, DivSIOp, MaxSIOp, MinSIOp, MulIOp, SubIOp
 from tilewright.passes.dce import is_removable
@@ -69,7 +69,7 @@ class _Split:
 
 def split_index_sets(root: Operation) -> bool:
     """Rewrite every such `scf.for` below `root`, in place; says whether there was one."""
-    changed, todo = False, [op for op in walk(root) if isinstance(op, ForOp)]
+    changed, todo = False, every(root, ForOp)
     while todo:
         loop = todo.pop()
         split = _split(loop)
@@ -121,12 +121,12 @@ def _is_all(branch: IfOp) -> bool:
 
 def _is_idle(loop: ForOp, branch: IfOp, side: int) -> bool:
     """Whether an iteration that takes a side of the branch changes nothing."""
-    region, last = branch.regions[side], loop.body.block.last_op
+    region = branch.regions[side]
     ops = operations(region.block) if region.blocks else []
-    if last is None or not all(is_removable(op) or isinstance(op, YieldOp) for op in ops):
+    if not all(is_removable(op) or isinstance(op, YieldOp) for op in ops):
         return False
     handed: dict[SSAValue, SSAValue] = dict(zip(branch.results, ops[-1].operands if ops else (), strict=True))
-    return all(handed.get(v, v) is a for v, a in zip(last.operands, loop.carried, strict=True))
+    return all(handed.get(v, v) is a for v, a in zip(loop.yielded, loop.carried, strict=True))
 
 
 def _between(loop: ForOp, condition: SSAValue, *, negated: bool) -> _Between | None:

@@ -12,8 +12,6 @@ dim, in 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import Poly
@@ -45,7 +43,7 @@ def simplify_induction_variables(root: Operation) -> bool:
 def _keep_constant(loop: ForOp) -> bool:
     """Let the first values stand for those that an iteration hands on as they are."""
     changed = False
-    for carried, first, following, result in zip(loop.carried, loop.iter_args, _next(loop), loop.results, strict=True):
+    for carried, first, following, result in zip(loop.carried, loop.iter_args, loop.yielded, loop.results, strict=True):
         if following is carried:
             carried.replace_all_uses_with(first)
             result.replace_all_uses_with(first)
@@ -59,7 +57,7 @@ def _count(loop: ForOp) -> bool:
     if not is_unit(loop):
         return False
     changed = False
-    for carried, first, following in zip(loop.carried, loop.iter_args, _next(loop), strict=True):
+    for carried, first, following in zip(loop.carried, loop.iter_args, loop.yielded, strict=True):
         gain = _gain(carried, following)
         if carried.type not in (counter.type, i64) or gain is None:
             continue
@@ -70,13 +68,6 @@ def _count(loop: ForOp) -> bool:
         carried.replace_all_uses_with(_moved(counter, gain, first, anchor, narrow=narrow))
         changed = True
     return changed
-
-
-def _next(loop: ForOp) -> Sequence[SSAValue]:
-    """What an iteration hands on to the next."""
-    last = loop.body.block.last_op
-    assert last is not None
-    return last.operands
 
 
 def _gain(carried: SSAValue, following: SSAValue) -> int | None:

@@ -10,16 +10,16 @@ from xdsl.dialects.builtin import CallSiteLoc, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.base.errors import InternalError
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, walk
 from tilewright.ops.function import CallOp, FuncOp, ReturnOp
 from tilewright.passes.rewriting import erase
 
 
 def inline_calls(module: ModuleOp) -> bool:
     """Inline every call whose callee is not `noinline`, then drop private functions that nobody calls."""
-    functions = {op.symbol: op for op in module.ops if isinstance(op, FuncOp)}
+    functions = {op.symbol: op for op in FuncOp.all_of(module)}
     changed = False
-    pending = [op for op in walk(module) if isinstance(op, CallOp)]
+    pending = every(module, CallOp)
     while pending:
         call = pending.pop()
         callee = functions.get(call.callee_name)
@@ -45,7 +45,7 @@ def _inline_one(call: CallOp, callee: FuncOp) -> list[CallOp]:
         clone = op.clone(mapping)
         _chain_locations(op, clone, call)
         block.insert_op_before(clone, call)
-        nested.extend(inner for inner in walk(clone) if isinstance(inner, CallOp))
+        nested.extend(inner for inner in every(clone, CallOp))
     erase(call)
     return nested
 
@@ -57,7 +57,7 @@ def _chain_locations(source: Operation, clone: Operation, call: CallOp) -> None:
 
 
 def _drop_uncalled(module: ModuleOp, functions: dict[str, FuncOp]) -> bool:
-    called = {op.callee_name for op in walk(module) if isinstance(op, CallOp)}
+    called = {op.callee_name for op in every(module, CallOp)}
     dead = [f for name, f in functions.items() if name not in called and not f.is_kernel]
     for function in dead:
         erase(function)

@@ -16,9 +16,10 @@ from collections.abc import Callable
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.constants import constant_of
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import element_type, i1, shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, walk
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.casts import ExtSIOp, ExtUIOp
 from tilewright.ops.constant import ConstantOp
@@ -51,7 +52,7 @@ def choose_inside(root: Operation) -> bool:
     ``select (or %a, %b), %x, %y`` is ``select (and (not %a), (not %b)), %y, %x``: what is chosen inside of bounds.
     """
     changed = False
-    for op in [op for op in walk(root) if isinstance(op, SelectOp) and isinstance(op.operands[0].owner, OrIOp)]:
+    for op in [op for op in every(root, SelectOp) if isinstance(op.operands[0].owner, OrIOp)]:
         condition, x, y = op.operands
         if _can_negate(condition):
             op.operands = [_negated(condition, op), y, x]
@@ -61,7 +62,7 @@ def choose_inside(root: Operation) -> bool:
 
 def _number(value: SSAValue) -> int | None:
     """The number that all elements are; 1 for a true one, whatever the sign with which it is kept."""
-    number = value.owner.splat_value if isinstance(value.owner, ConstantOp) else None
+    number = constant_of(value)
     if number is None:
         return None
     return abs(int(number)) if element_type(value.type) == i1 else int(number)

@@ -17,8 +17,8 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
 from tilewright.ir.effect_traits import is_without_effects
-from tilewright.ir.values import defining_op, is_inside, is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.values import defining_op, is_inside, is_tile, result_number
+from tilewright.ir.walk import every
 from tilewright.ops.control import ForOp, FuncOp
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.rewriting import insert_before
@@ -29,13 +29,10 @@ _Pair = tuple[SSAValue, SSAValue]
 def rematerialize_carried(function: FuncOp) -> bool:
     """Rewrite all such tiles that the `scf.for` loops of a function carry; says whether there were any."""
     changed = False
-    for loop in [op for op in walk(function) if isinstance(op, ForOp)]:
-        last = loop.body.block.last_op
-        assert last is not None
-        scalars = {
-            (f, n): i for i, (f, n) in enumerate(zip(loop.iter_args, last.operands, strict=True)) if not is_tile(f)
-        }
-        for number, pair in enumerate(zip(loop.iter_args, last.operands, strict=True)):
+    for loop in every(function, ForOp):
+        pairs = list(zip(loop.iter_args, loop.yielded, strict=True))
+        scalars = {pair: number for number, pair in enumerate(pairs) if not is_tile(pair[0])}
+        for number, pair in enumerate(pairs):
             if is_tile(pair[0]) and pair[1] is not loop.carried[number] and _alike(loop, pair, scalars):
                 _derive(loop, number, scalars)
                 changed = True
@@ -80,7 +77,7 @@ def _derive(loop: ForOp, number: int, scalars: dict[_Pair, int]) -> None:
     """Make a carried tile at the start of an iteration, and after the loop what it leaves."""
     start, behind, first = loop.body.block.first_op, loop.next_op, loop.iter_args[number]
     assert start is not None and behind is not None
-    pair = (first, loop.body.block.last_op.operands[number])  # type: ignore[union-attr]
+    pair = (first, loop.yielded[number])
     loop.carried[number].replace_all_uses_with(_made(pair, scalars, list(loop.carried), start))
     if loop.results[number].first_use is not None:
         loop.results[number].replace_all_uses_with(_made(pair, scalars, list(loop.results), behind))
@@ -107,5 +104,5 @@ def _made(pair: _Pair, scalars: dict[_Pair, int], values: list[SSAValue], anchor
             copy = op.clone(mapped)
             insert_before(copy, anchor)
             copy.location = op.location
-            made[each] = copy.results[list(op.results).index(each[0])]  # type: ignore[arg-type]
+            made[each] = copy.results[result_number(each[0])]
     return made[pair]

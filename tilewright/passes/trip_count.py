@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from tilewright.analysis.affine import Poly
+from tilewright.analysis.affine import ARITHMETIC, Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
 from tilewright.ir.effect_traits import is_without_effects
@@ -31,7 +31,6 @@ from tilewright.ops.elementwise import AddIOp, AndIOp, CmpIOp, DivSIOp, MaxSIOp,
 from tilewright.passes.masks import INVERSE
 from tilewright.passes.rewriting import move_before
 
-_SUMS = (AddIOp, SubIOp, MulIOp, ExtSIOp)
 COUNTS = (i32, i64)
 
 
@@ -97,7 +96,7 @@ class CountedBlock:
 
         def operands(value: SSAValue) -> Sequence[SSAValue]:
             op = defining_op(value)
-            return op.operands if isinstance(op, _SUMS) and op.parent is self.block else ()
+            return op.operands if isinstance(op, ARITHMETIC) and op.parent is self.block else ()
 
         for value in operands_first(root, operands, known):
             parts = [known[operand] for operand in operands(value)]

@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.ir.attrs import I32, I32_ARRAY
+from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ir.values import is_tile, operands_of
-from tilewright.ir.walk import walk
-from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
+from tilewright.ir.walk import every, walk
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
@@ -43,15 +43,14 @@ from tilewright.passes.rewriting import insert_before, replace, retype, value_be
 Dim = tuple[SSAValue, int]
 Ones = dict[SSAValue, tuple[int, ...]]
 
-_ATOMIC = (AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp)
-_LANEWISE = (*_ATOMIC, AddPtrOp, AssertOp, BroadcastOp, ExternElementwiseOp, LoadOp, StoreOp)
+_LANEWISE = (AddPtrOp, AssertOp, BroadcastOp, ExternElementwiseOp, LoadOp, StoreOp)
 _FREE = (ConditionOp, MakeRangeOp, ReshapeOp, SplatOp, UnsplatOp, YieldOp)  # of any shape, or their parents' business
 
 
 def drop_unit_dims(root: Operation) -> bool:
     """Drop all of them below `root`, in place; says whether there was one."""
     ones = _unit_dims(root)
-    batches = [op for op in walk(root) if isinstance(op, DotOp) and _is_of_one_batch(op)] if ones else []
+    batches = [op for op in every(root, DotOp) if _is_of_one_batch(op)] if ones else []
     for dot in batches:
         _multiply_matrices(dot)
     if batches:
@@ -190,7 +189,7 @@ def _pairs(op: Operation) -> Iterator[tuple[Dim, Dim]] | None:
         source = op.operands[0]  # all of its dims go, and it is a scalar, or none
         return (((source, 0), (source, dim)) for dim in range(len(shape_of(source.type))))
     spec = REGISTRY.get(op.name)
-    lanewise = isinstance(op, (*_LANEWISE, ScanOp)) or (spec is not None and spec.elementwise)
+    lanewise = is_atomic(op) or isinstance(op, (*_LANEWISE, ScanOp)) or (spec is not None and spec.elementwise)
     # what is promised of a tile (`tl.multiple_of`) is said of each of its dims
     return _together([*operands_of(op), *op.results]) if lanewise and not op.attributes else None
 

@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.iterations import is_unit
 from tilewright.ir.types import bit_width, i1, i32
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.casts import ExtSIOp, ExtUIOp, TruncIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ANY_STEP, ForOp
@@ -29,7 +29,7 @@ _NEVER_TOO_MANY = 3  # by such a step no two numbers of a type have more iterati
 
 def count_marked_loops(module: Operation) -> bool:
     """Rewrite the loops below `module` that may count down, in place; says whether there was a marked one."""
-    marked = [op for op in walk(module) if isinstance(op, ForOp) and ANY_STEP in op.attributes]
+    marked = [op for op in every(module, ForOp) if ANY_STEP in op.attributes]
     for loop in marked:
         del loop.attributes[ANY_STEP]
         if not always_positive(loop.step):
@@ -40,7 +40,7 @@ def count_marked_loops(module: Operation) -> bool:
 def normalize_loops(module: Operation) -> bool:
     """Rewrite all loops below `module`, in place; says whether there was one to rewrite."""
     changed = False
-    for loop in [op for op in walk(module) if isinstance(op, ForOp)]:
+    for loop in every(module, ForOp):
         if not is_unit(loop) or bit_width(loop.lb.type) < bit_width(i32):
             _normalize(loop, _Before(loop, _number(loop)), rises=True)
             changed = True

@@ -41,7 +41,7 @@ def note_shared_memory(module: ModuleOp, shared: Shared) -> None:
     """
     if not shared.same and not shared.meeting:
         return
-    kernel = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
+    kernel = FuncOp.kernel_of(module)
     block = kernel.body.blocks[0]
     for number, other in shared.same:
         argument, value = block.args[number], block.args[other]

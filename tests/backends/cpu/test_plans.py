@@ -7,8 +7,9 @@ import numpy as np
 from tests.backends.cpu.against import check
 from tests.backends.cpu.kernels import matmul_text
 from tilewright.backends.cpu.emit.lower import plan_module
-from tilewright.backends.cpu.plan.steps import FunctionPlan
+from tilewright.backends.cpu.plan.steps import DotStep, EndStep, FunctionPlan, GroupStep, ScalarStep
 from tilewright.backends.llvm.features import host
+from tilewright.ops.control import ForOp
 from tilewright.ops.text import parse_module
 from tilewright.passes.pipeline import run_passes
 
@@ -48,7 +49,7 @@ def _plan(text: str) -> FunctionPlan:
 
 def _groups(plan: FunctionPlan) -> list[list[str]]:
     """Kinds of the sinks of every group of the outer block."""
-    return [[sink.kind for sink in step.sinks] for step in plan.blocks[0].steps if step.kind == "group"]
+    return [[sink.label for sink in step.sinks] for step in plan.blocks[0].steps if isinstance(step, GroupStep)]
 
 
 SOFTMAX = _kernel(
@@ -119,15 +120,15 @@ def test_a_load_is_taken_before_a_store_elsewhere() -> None:
 
 def test_a_dot_accumulates_in_the_carried_tile() -> None:
     plan = _plan(matmul_text(32, 64, 32))
-    (loop,) = [step for step in plan.blocks[0].steps if step.kind == "for"]
-    inside = [step for step in loop.bodies[0].steps if step.kind not in ("scalar", "end")]
-    assert [step.kind for step in inside] == ["dot"], "operands come from memory, the result stays in place"
+    (loop,) = [step for step in plan.blocks[0].steps if isinstance(step.op, ForOp)]
+    inside = [step for step in loop.bodies[0].steps if not isinstance(step, ScalarStep | EndStep)]
+    assert len(inside) == 1 and isinstance(inside[0], DotStep), "operands come from memory, the result stays in place"
     assert inside[0].detail.acc in loop.detail.values()
 
 
 def test_carried_pointers_become_offsets() -> None:
     plan = _plan(matmul_text(32, 64, 32))
-    (loop,) = [step for step in plan.blocks[0].steps if step.kind == "for"]
+    (loop,) = [step for step in plan.blocks[0].steps if isinstance(step.op, ForOp)]
     assert loop.op is not None
     assert [str(value.type) for value in loop.op.operands[3:]] == ["i64", "tensor<32x64xf32>", "i64"]
 
@@ -180,6 +181,6 @@ def test_what_an_assertion_tests_is_loaded_again_behind_it() -> None:
     %sum = arith.addf %x, %i : tensor<256xf32>
     tt.store %pp, %sum : tensor<256x!tt.ptr<f32>>""")
     plan = _plan(text)
-    assert _groups(plan) == [["assert"], ["store"]] and plan.scratch_bytes == 0
+    assert _groups(plan) == [[""], ["store"]] and plan.scratch_bytes == 0
     stored = text.replace("tt.assert %ok", "tt.store %qp, %x : tensor<256x!tt.ptr<f32>>\n    tt.assert %ok")
     assert any("materialize" in group for group in _groups(_plan(stored)))  # what it loads may have been stored to

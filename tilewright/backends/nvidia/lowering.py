@@ -13,6 +13,7 @@ from tilewright.ops.function import CallOp, FuncOp, ReturnOp
 from tilewright.ops.promise import PromiseOp
 from tilewright.ops.reduce import ReduceReturnOp
 from tilewright.ops.scan import ScanReturnOp
+from tilewright.ops.spec import REGISTRY
 
 assert families.LOADED
 # Calls are inlined; a body's end is read by the operation that it ends.
@@ -25,4 +26,5 @@ _REFUSED: dict[type[Operation], str] = {
 
 def lowering(name: str) -> Lowering | None:
     """How code is made for operation `name`."""
-    return lowering_of(name, {*EMITTERS, *_INSIDE}, _REFUSED)
+    kind = REGISTRY[name].op
+    return lowering_of(name, kind in EMITTERS or kind in _INSIDE, _REFUSED)

@@ -58,7 +58,7 @@ class Evaluator:
     """
 
     def __init__(self, module: ModuleOp, memory: Memory) -> None:
-        self.functions = {f.symbol: f for f in module.ops if isinstance(f, FuncOp)}
+        self.functions = {f.symbol: f for f in FuncOp.all_of(module)}
         self.memory = memory
 
     def launch(self, name: str, grid: Sequence[int], arguments: Sequence[Any]) -> None:

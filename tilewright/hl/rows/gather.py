@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from tilewright.hl import exc
 from tilewright.hl.graph.nodes import Node, Value
@@ -86,12 +87,12 @@ def span(*bounds: Any, dtype: torch.dtype | None = None) -> Any:
     return made if dtype is None else made.to(dtype)
 
 
-def positions(x: Any, dim: int) -> Any:
+def positions(x: Tensor, dim: int) -> Any:
     """The positions along dimension `dim` of `x`, shaped so that they broadcast against it."""
     return lanes(raw_shape(x)[dim], x.dim(), dim)
 
 
-def take(x: Any, index: Any, dim: int) -> Any:
+def take(x: Tensor, index: Tensor, dim: int) -> Any:
     """What stands at the positions `index` (one dimension, or as many as `x`) along dimension `dim` of `x`."""
     trace = device_trace("a gather")
     shape = list(raw_shape(x))
@@ -104,7 +105,7 @@ def take(x: Any, index: Any, dim: int) -> Any:
     return trace.record("take_lanes", (x, index, dim), sample)
 
 
-def sort_lanes(keys: Any) -> Any:
+def sort_lanes(keys: Tensor) -> Any:
     """int64 `keys` in order along their last dimension, whose extent is a power of two."""
     trace = device_trace("a sort")
     with trace.silence():
@@ -112,7 +113,7 @@ def sort_lanes(keys: Any) -> Any:
     return trace.record("sort_lanes", (keys,), sample)
 
 
-def static_extent(x: Any, dim: int, what: str, hint: str = "") -> int:
+def static_extent(x: Tensor, dim: int, what: str, hint: str = "") -> int:
     """The extent of a dimension that does not depend on tiles; a size of an argument becomes a constant.
 
     Raises:

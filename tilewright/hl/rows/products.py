@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from tilewright.hl import exc
 from tilewright.hl.graph.nodes import Node, Value
@@ -80,7 +81,7 @@ def accumulator_type(dtype: torch.dtype) -> Any:
     return torch.float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
 
 
-def dot(a: Any, b: Any, acc: Any = None, out_dtype: torch.dtype | None = None) -> Any:
+def dot(a: Tensor, b: Tensor, acc: Any = None, out_dtype: torch.dtype | None = None) -> Any:
     """Record a product.
 
     Args:
@@ -126,7 +127,7 @@ def dot(a: Any, b: Any, acc: Any = None, out_dtype: torch.dtype | None = None) -
     return trace.record("product", (a, b, acc), sample)
 
 
-def scaled(a: Any, a_scale: Any, b: Any, b_scale: Any, acc: Any, formats: tuple[str, str], out_dtype: Any) -> Any:
+def scaled(a: Tensor, a_scale: Any, b: Tensor, b_scale: Any, acc: Any, formats: tuple[str, str], out_dtype: Any) -> Any:
     """Record a product of scaled small floats; see `hl.dot_scaled`."""
     trace = device_trace("hl.dot_scaled")
     left, right = raw_shape(a), raw_shape(b)
@@ -142,7 +143,7 @@ def scaled(a: Any, a_scale: Any, b: Any, b_scale: Any, acc: Any, formats: tuple[
     return trace.record("scaled_product", (a, a_scale, b, b_scale, acc, list(formats)), sample)
 
 
-def _common_batch(trace: Trace, a: Any, b: Any) -> tuple[Any, Any]:
+def _common_batch(trace: Trace, a: Tensor, b: Tensor) -> tuple[Any, Any]:
     left, right = raw_shape(a), raw_shape(b)
     if 1 not in (left[0], right[0]):
         equate(trace, left[0], right[0])
@@ -154,19 +155,21 @@ def _common_batch(trace: Trace, a: Any, b: Any) -> tuple[Any, Any]:
     return a.expand(batch, *left[1:]), b.expand(batch, *right[1:])
 
 
-def _shown(trace: Trace, tensor: Any) -> str:
+def _shown(trace: Trace, tensor: Tensor) -> str:
     value = trace.lift(tensor)
     return type_text(trace, value) if isinstance(value, Value) else repr(value)
 
 
 @recipe("mm", "bmm")
-def mm(a: Any, b: Any, out_dtype: torch.dtype | None = None) -> Any:
+def mm(a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None) -> Any:
     """Product of two matrices, or of two batches of them."""
     return dot(a, b, None, out_dtype)
 
 
 @recipe("addmm", "baddbmm")
-def addmm(c: Any, a: Any, b: Any, out_dtype: torch.dtype | None = None, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmm(
+    c: Tensor, a: Tensor, b: Tensor, out_dtype: torch.dtype | None = None, *, beta: float = 1, alpha: float = 1
+) -> Any:
     """`beta * c + alpha * (a @ b)`."""
     if beta == 1 and alpha == 1:
         return dot(a, b, c, out_dtype or c.dtype)
@@ -175,12 +178,12 @@ def addmm(c: Any, a: Any, b: Any, out_dtype: torch.dtype | None = None, *, beta:
 
 
 @recipe("mv")
-def mv(a: Any, v: Any) -> Any:
+def mv(a: Tensor, v: Tensor) -> Any:
     """Product of a matrix and a vector."""
     return (a.to(accumulator_type(a.dtype)) * v).sum(-1).to(a.dtype)
 
 
 @recipe("dot")
-def inner(u: Any, v: Any) -> Any:
+def inner(u: Tensor, v: Tensor) -> Any:
     """Product of two vectors."""
     return (u.to(accumulator_type(u.dtype)) * v).sum().to(u.dtype)

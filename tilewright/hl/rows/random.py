@@ -14,6 +14,7 @@ from itertools import zip_longest
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
@@ -94,12 +95,12 @@ def counter(trace: Trace, shape: list[int], loops: bool, entries: Sequence[Any] 
     # recipes run below the mode that turns symbols into values
     places = [tuple(trace.scalar(one) if isinstance(one, Sym) else one for one in place) for place in places]
     for index, extent in reversed(places):
-        part = index.to(torch.int64) if isinstance(index, torch.Tensor) and not narrow else index
+        part = index.to(torch.int64) if isinstance(index, Tensor) and not narrow else index
         part = part if type(size) is int and size == 1 else part * size
         total = part if total is None else total + part
         size = size * extent
     total = 0 if total is None else total
-    if not isinstance(total, torch.Tensor):
+    if not isinstance(total, Tensor):
         total = torch.full((), total)
     return total.expand(shape) if raw_shape(total) != tuple(shape) else total
 
@@ -141,7 +142,7 @@ def _end(trace: Trace, axis: Axis) -> Any:
 # --- PyTorch's functions: the seed is the launcher's --------------------------------------------------
 
 
-def _implicit(op: str, shape: Any, dtype: torch.dtype) -> Any:
+def _implicit(op: str, shape: Sequence[int], dtype: torch.dtype) -> Any:
     trace = device_trace("a random number")
     shape = [int.__int__(extent) for extent in shape]
     if trace.repeats:
@@ -155,7 +156,7 @@ def _implicit(op: str, shape: Any, dtype: torch.dtype) -> Any:
     return made if dtype in (None, torch.float32) else made.to(dtype)
 
 
-def _like(x: Any, dtype: torch.dtype) -> Any:
+def _like(x: Tensor, dtype: torch.dtype) -> Any:
     dtype = dtype or x.dtype
     if not dtype.is_floating_point:
         raise exc.UnsupportedOperation(f"random numbers of type {dtype}", hint="floating-point types, or hl.randint")
@@ -163,31 +164,31 @@ def _like(x: Any, dtype: torch.dtype) -> Any:
 
 
 @recipe("rand")
-def rand(size: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
+def rand(size: Sequence[int], *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
     """Uniform in [0, 1)."""
     return _implicit("draw_uniform", size, dtype)
 
 
 @recipe("randn")
-def randn(size: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
+def randn(size: Sequence[int], *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
     """Normal, by the method of Box and Muller."""
     return _implicit("draw_normal", size, dtype)
 
 
 @recipe("rand_like")
-def rand_like(x: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
+def rand_like(x: Tensor, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
     """Uniform in [0, 1)."""
     return _implicit("draw_uniform", raw_shape(x), _like(x, dtype))
 
 
 @recipe("randn_like")
-def randn_like(x: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
+def randn_like(x: Tensor, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
     """Normal, by the method of Box and Muller."""
     return _implicit("draw_normal", raw_shape(x), _like(x, dtype))
 
 
 @recipe("bernoulli")
-def bernoulli(x: Any, p: Any = None, *, generator: Any = None) -> Any:
+def bernoulli(x: Tensor, p: float | None = None, *, generator: torch.Generator | None = None) -> Any:
     """1 with the probability `p`, or where that is None the element."""
     return (_implicit("draw_uniform", raw_shape(x), torch.float32) < (x if p is None else p)).to(x.dtype)
 

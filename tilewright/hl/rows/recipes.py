@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
@@ -13,10 +15,13 @@ from tilewright.hl.rows.table import recipe
 from tilewright.hl.symbols import Sym
 from tilewright.hl.trace.state import device_trace, raw_shape
 
+Dims: TypeAlias = int | Sequence[int] | None
+Operand: TypeAlias = Tensor | float
+
 _CONSTANTS = 32  # elements of a tensor that is written out in a loop
 
 
-def dims_of(x: Any, dim: Any) -> list[int]:
+def dims_of(x: Tensor, dim: Dims) -> list[int]:
     """The dimensions that `dim` means, counted from the front; None and [] mean all."""
     rank = x.dim()
     if dim is None or dim == []:
@@ -24,7 +29,7 @@ def dims_of(x: Any, dim: Any) -> list[int]:
     return [item % rank for item in (dim if isinstance(dim, list | tuple) else [dim])]
 
 
-def count(x: Any, dims: list[int], keepdim: bool = True) -> Any:
+def count(x: Tensor, dims: list[int], keepdim: bool = True) -> Any:
     """How many valid elements the dimensions have.
 
     Returns:
@@ -48,7 +53,7 @@ def count(x: Any, dims: list[int], keepdim: bool = True) -> Any:
     return made.squeeze(dims) if rows and not keepdim else made
 
 
-def same_rows(x: Any, dims: list[int], what: str) -> None:
+def same_rows(x: Tensor, dims: list[int], what: str) -> None:
     """Refuse dimensions whose rows have different lengths.
 
     Raises:
@@ -70,7 +75,7 @@ def jagged_axis(extent: int) -> Axis | None:
     return axis if axis is not None and axis.kind == "jagged" else None
 
 
-def _row_lengths(x: Any, axis: Axis) -> Any:
+def _row_lengths(x: Tensor, axis: Axis) -> Any:
     """How many lanes of a jagged tile each row has, with the dimensions of `x`.
 
     Raises:
@@ -90,12 +95,12 @@ def _row_lengths(x: Any, axis: Axis) -> Any:
     return lengths.view([*[1] * first, *want, *[1] * (len(have) - first - len(want))])
 
 
-def wide(x: Any) -> Any:
+def wide(x: Tensor) -> Any:
     """`x` in the type in which sums are taken."""
     return x.float() if x.dtype.is_floating_point and x.dtype.itemsize < 4 else x
 
 
-def largest(x: Any, dims: Any) -> Any:
+def largest(x: Tensor, dims: Dims) -> Any:
     """The maximum, dimensions kept, for shifts: where there is a NaN, what is computed with it is NaN anyway."""
     trace = device_trace("a reduction")
     with trace.silence():
@@ -104,7 +109,7 @@ def largest(x: Any, dims: Any) -> Any:
 
 
 @recipe("mean")
-def mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+def mean(x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     """Sum over count."""
     dims = dims_of(x, dim)
     y = wide(x if dtype is None else x.to(dtype))
@@ -112,7 +117,7 @@ def mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype |
 
 
 @recipe("lift_fresh")
-def constants(x: Any) -> Any:
+def constants(x: Tensor) -> Any:
     """`torch.tensor(...)` of numbers: constants of the code.
 
     Raises:
@@ -133,7 +138,7 @@ def constants(x: Any) -> Any:
 
 
 @recipe("_softmax")
-def softmax(x: Any, dim: int, half_to_float: Any = False) -> Any:
+def softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Any:
     """Shifted by the maximum, so that nothing overflows."""
     y = wide(x)
     e = torch.exp(y - largest(y, dim))
@@ -141,7 +146,7 @@ def softmax(x: Any, dim: int, half_to_float: Any = False) -> Any:
 
 
 @recipe("_safe_softmax")
-def safe_softmax(x: Any, dim: int, dtype: Any = None) -> Any:
+def safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
     """Zero in rows of minus infinities alone, as in masked attention."""
     y = wide(x if dtype is None else x.to(dtype))
     most = largest(y, dim)
@@ -151,7 +156,7 @@ def safe_softmax(x: Any, dim: int, dtype: Any = None) -> Any:
 
 
 @recipe("_log_softmax")
-def log_softmax(x: Any, dim: int, half_to_float: bool) -> Any:
+def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Any:
     """Shifted by the maximum, so that nothing overflows."""
     y = wide(x)
     shifted = y - largest(y, dim)
@@ -159,7 +164,7 @@ def log_softmax(x: Any, dim: int, half_to_float: bool) -> Any:
 
 
 @recipe("native_layer_norm")
-def native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+def native_layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor, bias: Tensor, eps: float) -> Any:
     """Centred and scaled over the last dimensions."""
     dims = list(range(x.dim() - len(shape), x.dim()))
     n, y = count(x, dims), wide(x)
@@ -175,7 +180,7 @@ def native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) ->
 
 
 @recipe("gelu")
-def gelu(x: Any, *, approximate: str = "none") -> Any:
+def gelu(x: Tensor, *, approximate: str = "none") -> Any:
     """By the error function, or by its approximation with tanh."""
     y = wide(x)
     if approximate == "tanh":
@@ -185,7 +190,7 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
 
 
 @recipe("silu")
-def silu(x: Any) -> Any:
+def silu(x: Tensor) -> Any:
     """x · sigmoid(x)."""
     y = wide(x)
     return (y * torch.sigmoid(y)).to(x.dtype)

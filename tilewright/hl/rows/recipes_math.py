@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from tilewright.hl.rows.recipes import wide
+from tilewright.hl.rows.recipes import Operand, wide
 from tilewright.hl.rows.table import recipe, refuse
 
 _INF = float("inf")
 _LOG2 = math.log(2)
 
 
-def floats(x: Any) -> Any:
+def floats(x: Tensor) -> Any:
     """`x` in the type in which PyTorch computes functions of real numbers of it."""
     return wide(x) if x.dtype.is_floating_point else x.float()
 
 
-def like(result: Any, x: Any) -> Any:
+def like(result: Tensor, x: Tensor) -> Any:
     """`result` in the type that a function of real numbers gives for `x`."""
     return result.to(x.dtype) if x.dtype.is_floating_point else result
 
 
-def both(x: Any, y: Any) -> tuple[Any, Any, Any]:
+def both(x: Operand, y: Operand) -> tuple[Any, Any, Any]:
     """(two operands in the type in which PyTorch computes with them, the type of the result)."""
     dtype = torch.result_type(x, y)
     dtype = dtype if dtype.is_floating_point else torch.float32
     inner = torch.float32 if dtype.itemsize < 4 else dtype
-    x, y = (arg.to(inner) if isinstance(arg, torch.Tensor) else arg for arg in (x, y))
+    x, y = (arg.to(inner) if isinstance(arg, Tensor) else arg for arg in (x, y))
     return x, y, dtype
 
 
@@ -37,14 +39,14 @@ def both(x: Any, y: Any) -> tuple[Any, Any, Any]:
 
 
 @recipe("pow")
-def pow(x: Any, exponent: Any) -> Any:
+def pow(x: Operand, exponent: Operand) -> Any:
     """Integer powers: by squaring; real ones have a row."""
     if torch.result_type(x, exponent).is_floating_point:
         return NotImplemented
-    if not isinstance(exponent, torch.Tensor):
-        return NotImplemented if exponent in (0, 1, 2, 3) else _constant_power(x, exponent)
+    if not isinstance(exponent, Tensor):
+        return NotImplemented if exponent in (0, 1, 2, 3) else _constant_power(x, int(exponent))
     dtype = torch.result_type(x, exponent)
-    base = x.to(dtype) if isinstance(x, torch.Tensor) else torch.full_like(exponent, x, dtype=dtype)
+    base = x.to(dtype) if isinstance(x, Tensor) else torch.full_like(exponent, x, dtype=dtype)
     result, power = torch.ones_like(base), base
     for bit in range(6):
         result = torch.where((exponent >> bit) & 1 != 0, result * power, result)
@@ -54,7 +56,7 @@ def pow(x: Any, exponent: Any) -> Any:
     return torch.where(exponent < 0, small, result)
 
 
-def _constant_power(x: Any, exponent: int) -> Any:
+def _constant_power(x: Operand, exponent: int) -> Any:
     result = None
     while exponent:
         if exponent & 1:
@@ -65,43 +67,43 @@ def _constant_power(x: Any, exponent: int) -> Any:
 
 
 @recipe("sgn")
-def sgn(x: Any) -> Any:
+def sgn(x: Tensor) -> Any:
     """The sign."""
     return torch.sign(x)
 
 
 @recipe("frac")
-def frac(x: Any) -> Any:
+def frac(x: Tensor) -> Any:
     """What is behind the point."""
     return x - torch.trunc(x)
 
 
 @recipe("signbit")
-def signbit(x: Any) -> Any:
+def signbit(x: Tensor) -> Any:
     """Whether the sign bit is set, also of zeros and NaN."""
     return torch.copysign(torch.ones_like(x), x) < 0 if x.dtype.is_floating_point else x < 0
 
 
 @recipe("ldexp")
-def ldexp(x: Any, exponent: Any) -> Any:
+def ldexp(x: Tensor, exponent: Tensor) -> Any:
     """x · 2^exponent."""
     return x * torch.pow(2.0, exponent)
 
 
 @recipe("isposinf")
-def isposinf(x: Any) -> Any:
+def isposinf(x: Tensor) -> Any:
     """Whether it is +inf."""
     return x == _INF
 
 
 @recipe("isneginf")
-def isneginf(x: Any) -> Any:
+def isneginf(x: Tensor) -> Any:
     """Whether it is -inf."""
     return x == -_INF
 
 
 @recipe("nan_to_num")
-def nan_to_num(x: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(x: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Any:
     """Numbers in the place of NaN and infinities."""
     if not x.dtype.is_floating_point:
         return x
@@ -112,26 +114,26 @@ def nan_to_num(x: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) 
 
 
 @recipe("heaviside")
-def heaviside(x: Any, at_zero: Any) -> Any:
+def heaviside(x: Tensor, at_zero: Tensor) -> Any:
     """0 below, 1 above, `at_zero` at zero."""
     return torch.where(x == 0, at_zero, (x > 0).to(x.dtype))
 
 
 @recipe("angle")
-def angle(x: Any) -> Any:
+def angle(x: Tensor) -> Any:
     """0 or π; NaN stays."""
     y = like(floats(x), x)
     return torch.where(torch.isnan(y), y, torch.where(x < 0, torch.full_like(y, math.pi), 0))
 
 
 @recipe("deg2rad")
-def deg2rad(x: Any) -> Any:
+def deg2rad(x: Tensor) -> Any:
     """Degrees in radians."""
     return x * (math.pi / 180)
 
 
 @recipe("rad2deg")
-def rad2deg(x: Any) -> Any:
+def rad2deg(x: Tensor) -> Any:
     """Radians in degrees."""
     return x * (180 / math.pi)
 
@@ -140,24 +142,24 @@ def rad2deg(x: Any) -> Any:
 
 
 @recipe("clamp")
-def clamp(x: Any, low: Any = None, high: Any = None) -> Any:
+def clamp(x: Tensor, low: Operand | None = None, high: Operand | None = None) -> Any:
     """Between two limits, of which one may be missing."""
     if low is not None:
-        x = torch.maximum(x, _tensor(low, x)) if isinstance(low, torch.Tensor) else torch.clamp_min(x, low)
+        x = torch.maximum(x, _tensor(low, x)) if isinstance(low, Tensor) else torch.clamp_min(x, low)
     if high is not None:
-        x = torch.minimum(x, _tensor(high, x)) if isinstance(high, torch.Tensor) else torch.clamp_max(x, high)
+        x = torch.minimum(x, _tensor(high, x)) if isinstance(high, Tensor) else torch.clamp_max(x, high)
     return x
 
 
-def _tensor(limit: Any, x: Any) -> Any:
+def _tensor(limit: Tensor, x: Tensor) -> Any:
     return limit.to(torch.result_type(x, limit))
 
 
 @recipe("lerp")
-def lerp(x: Any, end: Any, weight: Any) -> Any:
+def lerp(x: Tensor, end: Tensor, weight: Operand) -> Any:
     """x + weight · (end - x), from the nearer end."""
     a, b = wide(x), wide(end)
-    if not isinstance(weight, torch.Tensor):
+    if not isinstance(weight, Tensor):
         made = a + weight * (b - a) if abs(weight) < 0.5 else b - (b - a) * (1 - weight)
     else:
         w = wide(weight)
@@ -166,38 +168,38 @@ def lerp(x: Any, end: Any, weight: Any) -> Any:
 
 
 @recipe("addcmul")
-def addcmul(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+def addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Any:
     """x + value · a · b."""
     dtype = torch.promote_types(x.dtype, torch.promote_types(a.dtype, b.dtype))
     return (wide(x) + value * wide(a) * wide(b)).to(dtype)
 
 
 @recipe("addcdiv")
-def addcdiv(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+def addcdiv(x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Any:
     """x + value · a / b."""
     return (wide(x) + value * wide(a) / wide(b)).to(x.dtype)
 
 
 @recipe("masked_fill")
-def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+def masked_fill(x: Tensor, mask: Tensor, value: Operand) -> Any:
     """`value` where the mask holds."""
     return torch.where(mask, value, x).to(x.dtype)
 
 
 @recipe("fill")
-def fill(x: Any, value: Any) -> Any:
+def fill(x: Tensor, value: Operand) -> Any:
     """`value` everywhere."""
-    return torch.full_like(x, 0) + value.to(x.dtype) if isinstance(value, torch.Tensor) else torch.full_like(x, value)
+    return torch.full_like(x, 0) + value.to(x.dtype) if isinstance(value, Tensor) else torch.full_like(x, value)
 
 
 @recipe("zero")
-def zero(x: Any) -> Any:
+def zero(x: Tensor) -> Any:
     """0 everywhere."""
     return torch.zeros_like(x)
 
 
 @recipe("copy")
-def copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
+def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
     """`source` with the type and shape of `x`."""
     return source.to(x.dtype).expand_as(x)
 
@@ -206,7 +208,7 @@ def copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
 
 
 @recipe("logaddexp")
-def logaddexp(x: Any, y: Any) -> Any:
+def logaddexp(x: Tensor, y: Tensor) -> Any:
     """log(exp(x) + exp(y)) without overflow."""
     x, y, dtype = both(x, y)
     m = torch.maximum(x, y)
@@ -215,7 +217,7 @@ def logaddexp(x: Any, y: Any) -> Any:
 
 
 @recipe("logaddexp2")
-def logaddexp2(x: Any, y: Any) -> Any:
+def logaddexp2(x: Tensor, y: Tensor) -> Any:
     """log2(2^x + 2^y) without overflow."""
     x, y, dtype = both(x, y)
     m = torch.maximum(x, y)
@@ -224,7 +226,7 @@ def logaddexp2(x: Any, y: Any) -> Any:
 
 
 @recipe("logit")
-def logit(x: Any, eps: Any = None) -> Any:
+def logit(x: Tensor, eps: float | None = None) -> Any:
     """log(x / (1 - x))."""
     y = floats(x)
     if eps is not None:
@@ -233,27 +235,27 @@ def logit(x: Any, eps: Any = None) -> Any:
 
 
 @recipe("xlogy")
-def xlogy(x: Any, y: Any) -> Any:
+def xlogy(x: Operand, y: Operand) -> Any:
     """x · log(y), 0 where x is 0."""
     return _times(x, y, torch.log)
 
 
 @recipe("special_xlog1py")
-def xlog1py(x: Any, y: Any) -> Any:
+def xlog1py(x: Operand, y: Operand) -> Any:
     """x · log(1 + y), 0 where x is 0."""
     return _times(x, y, torch.log1p)
 
 
-def _times(x: Any, y: Any, function: Any) -> Any:
+def _times(x: Operand, y: Operand, function: Callable[[Tensor], Tensor]) -> Any:
     x, y, dtype = both(x, y)
-    if not isinstance(y, torch.Tensor):
+    if not isinstance(y, Tensor):
         y = torch.full_like(x, y)
     zero = torch.isnan(y).logical_not() & (x == 0)
     return torch.where(zero, 0.0, x * function(y)).to(dtype)
 
 
 @recipe("special_entr")
-def entr(x: Any) -> Any:
+def entr(x: Tensor) -> Any:
     """-x · log(x); -inf below 0."""
     y = floats(x)
     made = torch.where(y > 0, -y * torch.log(y), torch.where(y == 0, 0.0, -_INF))
@@ -261,7 +263,7 @@ def entr(x: Any) -> Any:
 
 
 @recipe("special_log_ndtr")
-def log_ndtr(x: Any) -> Any:
+def log_ndtr(x: Tensor) -> Any:
     """Logarithm of the normal distribution function."""
     y = floats(x)
     t = y * math.sqrt(0.5)
@@ -270,28 +272,28 @@ def log_ndtr(x: Any) -> Any:
 
 
 @recipe("sinc")
-def sinc(x: Any) -> Any:
+def sinc(x: Tensor) -> Any:
     """sin(πx) / (πx), 1 at 0."""
     y = floats(x) * math.pi
     return like(torch.where(y == 0, 1.0, torch.sin(y) / y), x)
 
 
 @recipe("special_i0e")
-def i0e(x: Any) -> Any:
+def i0e(x: Tensor) -> Any:
     """exp(-|x|) · I₀(x)."""
     y = floats(x)
     return like(torch.exp(-y.abs()) * torch.i0(y), x)
 
 
 @recipe("special_i1e")
-def i1e(x: Any) -> Any:
+def i1e(x: Tensor) -> Any:
     """exp(-|x|) · I₁(x)."""
     y = floats(x)
     return like(torch.exp(-y.abs()) * torch.special.i1(y), x)
 
 
 @recipe("special_spherical_bessel_j0")
-def spherical_bessel_j0(x: Any) -> Any:
+def spherical_bessel_j0(x: Tensor) -> Any:
     """sin(x) / x, 1 at 0."""
     y = floats(x)
     return like(torch.where(y == 0, 1.0, torch.sin(y) / y), x)
@@ -306,7 +308,7 @@ _ZETA = (12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1.8924375803183791606e9
 
 
 @recipe("digamma")
-def digamma(x: Any) -> Any:
+def digamma(x: Tensor) -> Any:
     """Logarithmic derivative of the gamma function: reflection, recurrence to x ≥ 10, asymptotic series."""
     y = floats(x)
     fraction = y - torch.trunc(y)
@@ -326,7 +328,7 @@ def digamma(x: Any) -> Any:
 
 
 @recipe("special_zeta")
-def zeta(x: Any, q: Any) -> Any:
+def zeta(x: Tensor, q: Tensor) -> Any:
     """Hurwitz zeta function for x > 1 and q > 0: ten terms, then the Euler-Maclaurin formula."""
     x, q, dtype = both(x, q)
     total = torch.pow(q, -x)
@@ -346,7 +348,7 @@ def zeta(x: Any, q: Any) -> Any:
 
 
 @recipe("polygamma")
-def polygamma(n: int, x: Any) -> Any:
+def polygamma(n: int, x: Tensor) -> Any:
     """Derivatives of digamma, for x > 0."""
     if n == 0:
         return torch.digamma(x)
@@ -356,7 +358,7 @@ def polygamma(n: int, x: Any) -> Any:
 
 
 @recipe("mvlgamma")
-def mvlgamma(x: Any, p: int) -> Any:
+def mvlgamma(x: Tensor, p: int) -> Any:
     """Logarithm of the multivariate gamma function."""
     y = floats(x)
     total = torch.lgamma(y)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from tilewright.hl.rows.gather import lanes, positions, static_extent, take
-from tilewright.hl.rows.recipes import count, dims_of, largest, same_rows, wide
+from tilewright.hl.rows.recipes import Dims, count, dims_of, largest, same_rows, wide
 from tilewright.hl.rows.recipes_math import floats, like
 from tilewright.hl.rows.table import recipe
 from tilewright.hl.trace.state import raw_shape
@@ -18,25 +19,25 @@ _INF = float("inf")
 
 
 @recipe("any")
-def any(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def any(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Any:
     """Whether one is true."""
     return (x != 0).amax(dims_of(x, dim), keepdim)
 
 
 @recipe("all")
-def all(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def all(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Any:
     """Whether every one is true."""
     return (x != 0).amin(dims_of(x, dim), keepdim)
 
 
 @recipe("count_nonzero")
-def count_nonzero(x: Any, dim: Any = None) -> Any:
+def count_nonzero(x: Tensor, dim: Dims = None) -> Any:
     """How many are not zero."""
     return (x != 0).sum(dims_of(x, dim))
 
 
 @recipe("nansum")
-def nansum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+def nansum(x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     """Sum without NaN."""
     return torch.where(torch.isnan(x), 0, x).to(dtype or x.dtype).sum(dims_of(x, dim), keepdim)
 
@@ -44,7 +45,7 @@ def nansum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype
 # --- extremes and where they are ------------------------------------------------------------------------------
 
 
-def _where(x: Any, extreme: Any, dims: list[int], keepdim: bool) -> Any:
+def _where(x: Tensor, extreme: Any, dims: list[int], keepdim: bool) -> Any:
     """The position of the first element that is `extreme` (which kept its dimensions), in row-major order."""
     hit = x == extreme
     place: Any = 0
@@ -57,37 +58,37 @@ def _where(x: Any, extreme: Any, dims: list[int], keepdim: bool) -> Any:
 
 
 @recipe("argmax")
-def argmax(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def argmax(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Any:
     """The position of the first largest; a NaN counts as larger."""
     dims = dims_of(x, dim)
     return _where(x, x.amax(dims, True), dims, keepdim)
 
 
 @recipe("argmin")
-def argmin(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def argmin(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Any:
     """The position of the first smallest; a NaN counts as smaller."""
     dims = dims_of(x, dim)
     return _where(x, x.amin(dims, True), dims, keepdim)
 
 
 @recipe("max")
-def max(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def max(x: Tensor, dim: Tensor | int | None = None, keepdim: bool = False) -> Any:
     """The largest, with `dim` also its position; of two tensors, element by element."""
-    if isinstance(dim, torch.Tensor):
+    if isinstance(dim, Tensor):
         return torch.maximum(x, dim)
     return x.amax() if dim is None else (x.amax(dim, keepdim), x.argmax(dim, keepdim))
 
 
 @recipe("min")
-def min(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def min(x: Tensor, dim: Tensor | int | None = None, keepdim: bool = False) -> Any:
     """The smallest, with `dim` also its position; of two tensors, element by element."""
-    if isinstance(dim, torch.Tensor):
+    if isinstance(dim, Tensor):
         return torch.minimum(x, dim)
     return x.amin() if dim is None else (x.amin(dim, keepdim), x.argmin(dim, keepdim))
 
 
 @recipe("aminmax")
-def aminmax(x: Any, *, dim: Any = None, keepdim: bool = False) -> Any:
+def aminmax(x: Tensor, *, dim: Dims = None, keepdim: bool = False) -> Any:
     """The smallest and the largest."""
     dims = dims_of(x, dim)
     return x.amin(dims, keepdim), x.amax(dims, keepdim)
@@ -96,7 +97,7 @@ def aminmax(x: Any, *, dim: Any = None, keepdim: bool = False) -> Any:
 # --- moments and norms ------------------------------------------------------------------------------------------
 
 
-def _moments(x: Any, dim: Any, unbiased: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
+def _moments(x: Tensor, dim: Dims, unbiased: bool | None, correction: float | None, keepdim: bool) -> tuple[Any, Any]:
     """(variance, mean) in the type in which sums are taken."""
     if isinstance(dim, bool):  # var(x, unbiased)
         dim, unbiased = None, dim
@@ -106,44 +107,52 @@ def _moments(x: Any, dim: Any, unbiased: Any, correction: Any, keepdim: bool) ->
     mean = y.sum(dims, True) / n
     centred = y - mean
     rest = n - less
-    if not isinstance(rest, torch.Tensor):
+    if not isinstance(rest, Tensor):
         rest = builtins.max(rest, 0)
     elif rest.dim() and not keepdim:
         rest = rest.squeeze(dims)
     total = (centred * centred).sum(dims, keepdim)
-    if not isinstance(rest, torch.Tensor) and rest == 0:
+    if not isinstance(rest, Tensor) and rest == 0:
         return total / (total * 0), mean if keepdim else mean.squeeze(dims)
     return total / rest, mean if keepdim else mean.squeeze(dims)
 
 
 @recipe("var")
-def var(x: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+def var(
+    x: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
+) -> Any:
     """Mean square of what is left when the mean is taken away."""
     return _moments(x, dim, unbiased, correction, keepdim)[0].to(x.dtype)
 
 
 @recipe("std")
-def std(x: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+def std(
+    x: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
+) -> Any:
     """Root of the variance."""
     return torch.sqrt(_moments(x, dim, unbiased, correction, keepdim)[0]).to(x.dtype)
 
 
 @recipe("var_mean")
-def var_mean(x: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+def var_mean(
+    x: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
+) -> Any:
     """(variance, mean)."""
     square, mean = _moments(x, dim, unbiased, correction, keepdim)
     return square.to(x.dtype), mean.to(x.dtype)
 
 
 @recipe("std_mean")
-def std_mean(x: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+def std_mean(
+    x: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
+) -> Any:
     """(standard deviation, mean)."""
     square, mean = _moments(x, dim, unbiased, correction, keepdim)
     return torch.sqrt(square).to(x.dtype), mean.to(x.dtype)
 
 
 @recipe("logsumexp")
-def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
+def logsumexp(x: Tensor, dim: Dims, keepdim: bool = False) -> Any:
     """log(sum(exp(x))), shifted by the maximum where that is finite."""
     dims, y = dims_of(x, dim), floats(x)
     m = largest(y, dims)
@@ -154,7 +163,7 @@ def logsumexp(x: Any, dim: Any, keepdim: bool = False) -> Any:
 
 @recipe("linalg_vector_norm")
 def vector_norm(
-    x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+    x: Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Any:
     """The norm of order `ord`."""
     dims, y = dims_of(x, dim), wide(x if dtype is None else x.to(dtype))
@@ -175,13 +184,13 @@ def vector_norm(
 
 
 @recipe("norm")
-def norm(x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: torch.dtype | None = None) -> Any:
+def norm(x: Tensor, p: float = 2, dim: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None) -> Any:
     """The norm of order `p`."""
     return vector_norm(x, 2 if p is None else p, dim, keepdim, dtype=dtype)
 
 
 @recipe("dist")
-def dist(x: Any, y: Any, p: Any = 2) -> Any:
+def dist(x: Tensor, y: Tensor, p: float = 2) -> Any:
     """The norm of the difference."""
     return vector_norm(x - y, p)
 
@@ -209,7 +218,7 @@ def running(state: tuple[Any, ...], dim: int, combine: Callable[..., tuple[Any, 
     return state
 
 
-def _running_extreme(x: Any, dim: int, better: Callable[[Any, Any], Any], what: str) -> tuple[Any, Any]:
+def _running_extreme(x: Tensor, dim: int, better: Callable[[Any, Any], Any], what: str) -> tuple[Any, Any]:
     dim %= x.dim()
     index = positions(x, dim).to(torch.int64).expand(raw_shape(x))
 
@@ -224,25 +233,25 @@ def _running_extreme(x: Any, dim: int, better: Callable[[Any, Any], Any], what: 
 
 
 @recipe("cummax")
-def cummax(x: Any, dim: int) -> Any:
+def cummax(x: Tensor, dim: int) -> Any:
     """The largest so far and the position of the last of the largest."""
     return _running_extreme(x, dim, torch.ge, "cummax")
 
 
 @recipe("cummin")
-def cummin(x: Any, dim: int) -> Any:
+def cummin(x: Tensor, dim: int) -> Any:
     """The smallest so far and the position of the last of the smallest."""
     return _running_extreme(x, dim, torch.le, "cummin")
 
 
 @recipe("logcumsumexp")
-def logcumsumexp(x: Any, dim: int) -> Any:
+def logcumsumexp(x: Tensor, dim: int) -> Any:
     """Running log(sum(exp(x)))."""
     (made,) = running((wide(x),), dim % x.dim(), lambda a, b: (torch.logaddexp(a[0], b[0]),), "logcumsumexp")
     return made.to(x.dtype)
 
 
 @recipe("trace")
-def trace(x: Any) -> Any:
+def trace(x: Tensor) -> Any:
     """The sum of the diagonal."""
     return torch.where(positions(x, 0) == positions(x, 1), x, 0).sum()

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from tilewright.hl import exc
 from tilewright.hl.rows.gather import lanes, positions, sort_lanes, static_extent, take
-from tilewright.hl.rows.recipes import count, dims_of, same_rows
+from tilewright.hl.rows.recipes import Dims, count, dims_of, same_rows
 from tilewright.hl.rows.table import recipe, refuse
 from tilewright.hl.trace.equal import equate_shapes
 from tilewright.hl.trace.state import device_trace, raw_shape
 
 
-def narrow(x: Any, dim: int, start: int, length: int, step: int = 1) -> Any:
+def narrow(x: Tensor, dim: int, start: int, length: int, step: int = 1) -> Any:
     """`length` elements from `start` on, `step` apart."""
     index = lanes(length)
     index = index * step if step != 1 else index
@@ -23,7 +25,7 @@ def narrow(x: Any, dim: int, start: int, length: int, step: int = 1) -> Any:
 
 
 @recipe("slice")
-def slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+def slice(x: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
     """A slice of static bounds; a whole one has a row."""
     dim %= x.dim()
     extent = raw_shape(x)[dim]
@@ -38,7 +40,7 @@ def slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 
 
 
 @recipe("select")
-def select(x: Any, dim: int, index: int) -> Any:
+def select(x: Tensor, dim: int, index: int) -> Any:
     """One element of a dimension."""
     dim %= x.dim()
     extent = static_extent(x, dim, "select")
@@ -46,7 +48,7 @@ def select(x: Any, dim: int, index: int) -> Any:
 
 
 @recipe("slice_backward")
-def slice_backward(grad: Any, sizes: Any, dim: int, start: int, end: int, step: int) -> Any:
+def slice_backward(grad: Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Any:
     """Zeros, with the gradient of a slice in its place."""
     dim %= grad.dim()
     first, last, step = builtins.slice(start, end, step).indices(sizes[dim])
@@ -61,7 +63,7 @@ def slice_backward(grad: Any, sizes: Any, dim: int, start: int, end: int, step: 
 
 
 @recipe("select_backward")
-def select_backward(grad: Any, sizes: Any, dim: int, index: int) -> Any:
+def select_backward(grad: Tensor, sizes: Sequence[int], dim: int, index: int) -> Any:
     """Zeros, with the gradient of one element of a dimension in its place."""
     dim %= len(sizes)
     place = lanes(sizes[dim]) == index % sizes[dim]
@@ -70,7 +72,7 @@ def select_backward(grad: Any, sizes: Any, dim: int, index: int) -> Any:
 
 
 @recipe("split", "unsafe_split")
-def split(x: Any, size: int, dim: int = 0) -> Any:
+def split(x: Tensor, size: int, dim: int = 0) -> Any:
     """Parts of one size, the last perhaps smaller."""
     dim %= x.dim()
     extent = static_extent(x, dim, "split")
@@ -78,7 +80,7 @@ def split(x: Any, size: int, dim: int = 0) -> Any:
 
 
 @recipe("split_with_sizes")
-def split_with_sizes(x: Any, sizes: Any, dim: int = 0) -> Any:
+def split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> Any:
     """Parts of given sizes."""
     dim %= x.dim()
     static_extent(x, dim, "split")
@@ -90,14 +92,14 @@ def split_with_sizes(x: Any, sizes: Any, dim: int = 0) -> Any:
 
 
 @recipe("unbind")
-def unbind(x: Any, dim: int = 0) -> Any:
+def unbind(x: Tensor, dim: int = 0) -> Any:
     """Every element of a dimension."""
     dim %= x.dim()
     return [select(x, dim, at) for at in range(static_extent(x, dim, "unbind"))]
 
 
 @recipe("cat")
-def cat(tensors: Any, dim: int = 0) -> Any:
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Any:
     """Tiles one after the other."""
     dtype = tensors[0].dtype
     for tensor in tensors[1:]:
@@ -116,14 +118,14 @@ def cat(tensors: Any, dim: int = 0) -> Any:
 
 
 @recipe("stack")
-def stack(tensors: Any, dim: int = 0) -> Any:
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Any:
     """Tiles side by side along a new dimension."""
     dim %= tensors[0].dim() + 1
     return cat([tensor.unsqueeze(dim) for tensor in tensors], dim)
 
 
 @recipe("flip")
-def flip(x: Any, dims: Any) -> Any:
+def flip(x: Tensor, dims: Dims) -> Any:
     """Dimensions in reverse order."""
     for dim in dims_of(x, dims):
         extent = static_extent(x, dim, "flip")
@@ -132,7 +134,7 @@ def flip(x: Any, dims: Any) -> Any:
 
 
 @recipe("roll")
-def roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
+def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     """Dimensions shifted around."""
     if not dims and x.dim() > 1:
         raise exc.UnsupportedOperation("roll over all dimensions", hint="name the dimensions: roll(shifts, dims)")
@@ -144,7 +146,7 @@ def roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
 
 
 @recipe("repeat")
-def repeat(x: Any, times: Any) -> Any:
+def repeat(x: Tensor, times: Sequence[int]) -> Any:
     """Copies one behind the other."""
     while x.dim() < len(times):
         x = x.unsqueeze(0)
@@ -158,7 +160,7 @@ def repeat(x: Any, times: Any) -> Any:
 
 
 @recipe("constant_pad_nd")
-def constant_pad_nd(x: Any, pad: Any, value: Any = 0) -> Any:
+def constant_pad_nd(x: Tensor, pad: Sequence[int], value: float = 0) -> Any:
     """Constants before and behind; negative widths cut off."""
     for at in range(len(pad) // 2):
         before, behind, dim = pad[2 * at], pad[2 * at + 1], x.dim() - 1 - at
@@ -172,14 +174,14 @@ def constant_pad_nd(x: Any, pad: Any, value: Any = 0) -> Any:
 
 
 @recipe("index_select")
-def index_select(x: Any, dim: int, index: Any) -> Any:
+def index_select(x: Tensor, dim: int, index: Tensor) -> Any:
     """Elements of a dimension by number."""
     dim %= x.dim()
     return take(x, index.clamp(0, static_extent(x, dim, "index_select") - 1), dim)
 
 
 @recipe("gather")
-def gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
     """Elements by number along one dimension; the others must agree."""
     dim %= x.dim()
     ours, theirs = ([n for at, n in enumerate(raw_shape(tensor)) if at != dim] for tensor in (x, index))
@@ -189,20 +191,20 @@ def gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     return take(x, index.clamp(0, static_extent(x, dim, "gather") - 1), dim)
 
 
-def _triangle(x: Any, diagonal: int, lower: bool) -> Any:
+def _triangle(x: Tensor, diagonal: int, lower: bool) -> Any:
     distance = positions(x, x.dim() - 1) - positions(x, x.dim() - 2)
     keep = distance <= diagonal if lower else distance >= diagonal
     return torch.where(keep, x, 0).to(x.dtype)
 
 
 @recipe("tril")
-def tril(x: Any, diagonal: int = 0) -> Any:
+def tril(x: Tensor, diagonal: int = 0) -> Any:
     """The part on and below a diagonal of the tile."""
     return _triangle(x, diagonal, True)
 
 
 @recipe("triu")
-def triu(x: Any, diagonal: int = 0) -> Any:
+def triu(x: Tensor, diagonal: int = 0) -> Any:
     """The part on and above a diagonal of the tile."""
     return _triangle(x, diagonal, False)
 
@@ -236,7 +238,7 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = No
 # --- order --------------------------------------------------------------------------------------------------
 
 
-def _keys(x: Any, descending: bool) -> Any:
+def _keys(x: Tensor, descending: bool) -> Any:
     """Integers in the order of `x`, NaN last, each with its position in the lower half."""
     if x.dtype in (torch.float64, torch.int64):
         raise exc.UnsupportedOperation(f"sorting {x.dtype}", hint="sort types of at most 32 bits")
@@ -250,7 +252,7 @@ def _keys(x: Any, descending: bool) -> Any:
     return (key << 32) | positions(x, x.dim() - 1)
 
 
-def order(x: Any, dim: int, descending: bool) -> Any:
+def order(x: Tensor, dim: int, descending: bool) -> Any:
     """The positions of the elements along the last dimension `dim` in stable order, int64."""
     trace = device_trace("a sort")
     keys = _keys(x, descending)
@@ -267,7 +269,7 @@ def order(x: Any, dim: int, descending: bool) -> Any:
 
 
 @recipe("sort")
-def sort(x: Any, dim: Any = -1, descending: bool = False, *, stable: Any = None) -> Any:
+def sort(x: Tensor, dim: Dims = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
     """(values, positions) in order; stable, NaN largest."""
     if isinstance(dim, bool):  # the overload with `stable` as first argument gives all by name
         dim = -1
@@ -279,7 +281,7 @@ def sort(x: Any, dim: Any = -1, descending: bool = False, *, stable: Any = None)
 
 
 @recipe("topk")
-def topk(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The `k` largest or smallest with their positions."""
     dim %= x.dim()
     values, index = torch.sort(x, dim, largest)
@@ -287,13 +289,13 @@ def topk(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = Tru
 
 
 @recipe("kthvalue")
-def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest with its position."""
     return _at(x, k - 1, dim, keepdim)
 
 
 @recipe("median")
-def median(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median; with `dim` also its position. NaN where there is one."""
     if dim is None:
         if x.dim() != 1:
@@ -307,7 +309,7 @@ def median(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 @recipe("nanmedian")
-def nanmedian(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of what is not NaN; with `dim` also its position."""
     if dim is None:
         if x.dim() != 1:
@@ -318,7 +320,7 @@ def nanmedian(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return _at(x, (numbers - 1).clamp_min(0) // 2, dim, keepdim)
 
 
-def _at(x: Any, place: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+def _at(x: Tensor, place: Tensor, dim: int, keepdim: bool) -> tuple[Any, Any]:
     """(value, position) of the element that is at `place` in order."""
     dim %= x.dim()
     _, index = torch.sort(x, dim)

@@ -15,14 +15,14 @@ from tilewright.language.library import constexpr_function, library
 from tilewright.language.standard import max
 from tilewright.ops.functions.operators import where
 from tilewright.ops.math import abs, cos, exp, log, sin, sqrt
-from tilewright.ops.values import constexpr
+from tilewright.ops.values import Flag, Size, Word, constexpr, tensor
 
 _TWO_OVER_PI = constexpr(0.6366197723675814)
 _SQRT_PI = constexpr(1.772453850905516)
 
 
 @constexpr_function
-def _table(kind: Any, order: Any, part: Any) -> Any:
+def _table(kind: Word, order: Size, part: Word) -> Any:
     """Name of a polynomial."""
     return f"{kind}{order}{part}"
 
@@ -31,7 +31,7 @@ def _table(kind: Any, order: Any, part: Any) -> Any:
 
 
 @library
-def _near(x: Any, kind: Any, order: Any, single: Any) -> Any:
+def _near(x: tensor, kind: Word, order: Size, single: Flag) -> Any:
     """J, or the regular part of Y, of 0 <= x <= 2."""
     value = polynomial(x * x, _table(kind, order, "_NEAR"), single)
     if order == 1:
@@ -40,7 +40,7 @@ def _near(x: Any, kind: Any, order: Any, single: Any) -> Any:
 
 
 @library
-def _joined(x: Any, near: Any, far: Any, kind: Any, order: Any, single: Any) -> Any:
+def _joined(x: tensor, near: tensor, far: tensor, kind: Word, order: Size, single: Flag) -> Any:
     """J or Y of x >= 0 from its values `near` below 2 and `far` beyond 8."""
     to_five = polynomial(x, _table(kind, order, "_MIDDLE"), single)
     to_eight = polynomial(x, _table(kind, order, "_FAR"), single)
@@ -48,7 +48,7 @@ def _joined(x: Any, near: Any, far: Any, kind: Any, order: Any, single: Any) -> 
 
 
 @library
-def _hankel(x: Any, order: Any, single: Any) -> Any:
+def _hankel(x: tensor, order: Size, single: Flag) -> Any:
     """(J, Y) of x >= 8."""
     z = 1 / (x * x)
     p = polynomial(z, _table("P", order, ""), single)
@@ -64,7 +64,7 @@ def _hankel(x: Any, order: Any, single: Any) -> Any:
 
 
 @library
-def _both(x: Any, order: Any, single: Any) -> Any:
+def _both(x: tensor, order: Size, single: Flag) -> Any:
     """(J, Y) of x >= 0."""
     far_j, far_y = _hankel(x, order, single)
     near_j = _near(x, "J", order, single)
@@ -77,41 +77,41 @@ def _both(x: Any, order: Any, single: Any) -> Any:
 
 
 @library
-def _odd(x: Any, value: Any) -> Any:
+def _odd(x: tensor, value: tensor) -> Any:
     """`value` of |x| for an odd function, a zero with the sign of its own."""
     return where(x == 0, x, where(x < 0, -value, value))
 
 
 @library
-def j0(x: Any) -> Any:
+def j0(x: tensor) -> Any:
     """J of order 0."""
     j, _y = _both(abs(x.to(dtypes.float64)), 0, x.dtype.is_fp32())
     return j.to(x.dtype)
 
 
 @library
-def j1(x: Any) -> Any:
+def j1(x: tensor) -> Any:
     """J of order 1."""
     j, _y = _both(abs(x.to(dtypes.float64)), 1, x.dtype.is_fp32())
     return _odd(x, j).to(x.dtype)
 
 
 @library
-def y0(x: Any) -> Any:
+def y0(x: tensor) -> Any:
     """Y of order 0; NaN below zero."""
     _j, y = _both(abs(x.to(dtypes.float64)), 0, x.dtype.is_fp32())
     return where(x < 0, float("nan"), y).to(x.dtype)
 
 
 @library
-def y1(x: Any) -> Any:
+def y1(x: tensor) -> Any:
     """Y of order 1; NaN below zero."""
     _j, y = _both(abs(x.to(dtypes.float64)), 1, x.dtype.is_fp32())
     return where(x < 0, float("nan"), y).to(x.dtype)
 
 
 @library
-def _modified(x: Any, order: Any, single: Any) -> Any:
+def _modified(x: tensor, order: Size, single: Flag) -> Any:
     """I of x >= 0: its series up to 4, e^x times a polynomial up to 8, e^x / sqrt(x) times one in 1 / x beyond."""
     quarter = x * x * 0.25
     near = 1 + quarter * polynomial(quarter, _table("I", order, "_NEAR"), single)
@@ -124,13 +124,13 @@ def _modified(x: Any, order: Any, single: Any) -> Any:
 
 
 @library
-def cyl_bessel_i0(x: Any) -> Any:
+def cyl_bessel_i0(x: tensor) -> Any:
     """Modified Bessel function of the first kind and order 0."""
     return _modified(abs(x.to(dtypes.float64)), 0, x.dtype.is_fp32()).to(x.dtype)
 
 
 @library
-def cyl_bessel_i1(x: Any) -> Any:
+def cyl_bessel_i1(x: tensor) -> Any:
     """Modified Bessel function of the first kind and order 1."""
     size = _modified(abs(x.to(dtypes.float64)), 1, x.dtype.is_fp32())
     return _odd(x, size).to(x.dtype)
@@ -140,7 +140,7 @@ def cyl_bessel_i1(x: Any) -> Any:
 
 
 @library
-def _largest(n: Any) -> Any:
+def _largest(n: tensor) -> Any:
     """The largest element, a scalar."""
     if len(n.shape) == 0:
         return n
@@ -149,7 +149,7 @@ def _largest(n: Any) -> Any:
 
 
 @library
-def yn(n: Any, x: Any) -> Any:
+def yn(n: tensor, x: tensor) -> Any:
     """Y of order `n`, upwards from 0 and 1; NaN for a negative order, or below zero."""
     single: constexpr = x.dtype.is_fp32()
     v = abs(x.to(dtypes.float64))
@@ -169,7 +169,7 @@ def yn(n: Any, x: Any) -> Any:
 
 
 @library
-def _downward(n: Any, x: Any, zeroth: Any, first: Any) -> Any:
+def _downward(n: tensor, x: tensor, zeroth: tensor, first: tensor) -> Any:
     """J of order `n` > x by Miller's recurrence from an order far above, scaled by `zeroth` or `first`."""
     start = n + 16 + sqrt(160.0 * n.to(dtypes.float64)).to(dtypes.int32)
     above, now, kept = x * 0, x * 0, x * 0
@@ -189,7 +189,7 @@ def _downward(n: Any, x: Any, zeroth: Any, first: Any) -> Any:
 
 
 @library
-def jn(n: Any, x: Any) -> Any:
+def jn(n: tensor, x: tensor) -> Any:
     """J of order `n`; NaN for a negative order."""
     single: constexpr = x.dtype.is_fp32()
     v = abs(x.to(dtypes.float64))

@@ -17,6 +17,7 @@ from tilewright.ops.control import static_range
 from tilewright.ops.functions.operators import where
 from tilewright.ops.math import OPS, abs, ceil, floor, maximum, minimum, umulhi
 from tilewright.ops.promotion import promote_many
+from tilewright.ops.values import Word, constexpr, tensor
 
 
 def _operation(name: str) -> Builtin:
@@ -39,13 +40,13 @@ _fma = math.fma
 
 
 @constexpr_function
-def _bits_of(element: Any) -> Any:
+def _bits_of(element: dtypes.dtype) -> Any:
     """The signed integer type as wide as `element`."""
     return dtypes.dtype(f"int{element.primitive_bitwidth}")
 
 
 @constexpr_function
-def _unsigned_of(element: Any) -> Any:
+def _unsigned_of(element: dtypes.dtype) -> Any:
     """The unsigned integer type as wide as `element`."""
     return dtypes.dtype(f"uint{element.primitive_bitwidth}")
 
@@ -54,7 +55,7 @@ def _unsigned_of(element: Any) -> Any:
 
 
 @library
-def _step(x: Any, up: Any) -> Any:
+def _step(x: tensor, up: tensor | bool) -> Any:
     """The next number above `x` where `up` holds, else the next below; infinities and NaN beyond stay."""
     bits = x.to(_bits_of(x.dtype), bitcast=True)
     away = (x > 0) == up
@@ -66,7 +67,7 @@ def _step(x: Any, up: Any) -> Any:
 
 
 @library
-def _directed(x: Any, error: Any, mode: Any) -> Any:
+def _directed(x: tensor, error: tensor, mode: Word) -> Any:
     """`x`, which is rounded to nearest, rounded otherwise; the exact value is `x` plus a number signed like `error`."""
     if mode == "rd":
         return where(error < 0, _step(x, False), x)
@@ -79,21 +80,21 @@ def _directed(x: Any, error: Any, mode: Any) -> Any:
 
 
 @library
-def rounded(x: Any) -> Any:
+def rounded(x: tensor) -> Any:
     """`x`, which no sum takes in as a product: what a sum loses is computed from its rounded terms."""
     negated = -x
     return -negated
 
 
 @library
-def _sum_error(x: Any, y: Any, total: Any) -> Any:
+def _sum_error(x: tensor, y: tensor, total: tensor) -> Any:
     """What ``total = x + y`` lost to rounding, exactly."""
     part = total - x
     return (x - (total - part)) + (y - part)
 
 
 @library
-def _narrowed(total: Any, error: Any, mode: Any) -> Any:
+def _narrowed(total: tensor, error: tensor, mode: Word) -> Any:
     """float64 `total` plus a smaller `error` as float32."""
     x = total.to(dtypes.float32)
     lost = total - x.to(dtypes.float64)
@@ -101,7 +102,7 @@ def _narrowed(total: Any, error: Any, mode: Any) -> Any:
 
 
 @library
-def add(x: Any, y: Any, mode: Any) -> Any:
+def add(x: tensor, y: tensor, mode: Word) -> Any:
     """x + y."""
     x, y = rounded(x), rounded(y)
     if x.dtype.is_fp32():
@@ -114,13 +115,13 @@ def add(x: Any, y: Any, mode: Any) -> Any:
 
 
 @library
-def sub(x: Any, y: Any, mode: Any) -> Any:
+def sub(x: tensor, y: tensor, mode: Word) -> Any:
     """x - y."""
     return add(x, -y, mode)
 
 
 @library
-def mul(x: Any, y: Any, mode: Any) -> Any:
+def mul(x: tensor, y: tensor, mode: Word) -> Any:
     """x * y."""
     if x.dtype.is_fp32():
         product = x.to(dtypes.float64) * y.to(dtypes.float64)
@@ -130,7 +131,7 @@ def mul(x: Any, y: Any, mode: Any) -> Any:
 
 
 @library
-def div(x: Any, y: Any, mode: Any) -> Any:
+def div(x: tensor, y: tensor, mode: Word) -> Any:
     """x / y."""
     result = x / y
     rest = _fma(-result, y, x)
@@ -138,20 +139,20 @@ def div(x: Any, y: Any, mode: Any) -> Any:
 
 
 @library
-def rcp(x: Any, mode: Any) -> Any:
+def rcp(x: tensor, mode: Word) -> Any:
     """1 / x."""
     return div(x * 0 + 1, x, mode)
 
 
 @library
-def sqrt(x: Any, mode: Any) -> Any:
+def sqrt(x: tensor, mode: Word) -> Any:
     """Square root."""
     result = math.sqrt(x)
     return _directed(result, _fma(-result, result, x), mode)
 
 
 @library
-def fma(x: Any, y: Any, z: Any, mode: Any = "rn") -> Any:
+def fma(x: tensor, y: tensor, z: tensor, mode: Word = "rn") -> Any:
     """x * y + z, rounded once."""
     if mode == "rn":
         return _fma(x, y, z)
@@ -172,7 +173,7 @@ def fma(x: Any, y: Any, z: Any, mode: Any = "rn") -> Any:
 
 
 @library
-def _to_integer(x: Any, mode: Any, target: Any) -> Any:
+def _to_integer(x: tensor, mode: Word, target: constexpr) -> Any:
     """A float as an integer; values out of range saturate."""
     if mode == "rn":
         return _roundeven(x).to(target)
@@ -187,7 +188,7 @@ float2int = float2uint = float2ll = float2ull = double2int = double2uint = doubl
 
 
 @library
-def _to_float(x: Any, mode: Any, target: Any) -> Any:
+def _to_float(x: tensor, mode: Word, target: constexpr) -> Any:
     """A number as a float: exactly as one or two float64, then rounded."""
     if mode == "rn" or (x.dtype.primitive_bitwidth == 32 and target.is_fp64()):
         return x.to(target)
@@ -208,39 +209,39 @@ double2float = _to_float
 
 
 @library
-def llrint(x: Any) -> Any:
+def llrint(x: tensor) -> Any:
     """Nearest integer, ties to even, as int64."""
     return _roundeven(x).to(dtypes.int64)
 
 
 @library
-def round(x: Any) -> Any:
+def round(x: tensor) -> Any:
     """Nearest integer, ties away from zero, as a float."""
     whole = _trunc(x)
     return where(abs(x - whole) >= 0.5, whole + _copysign(x * 0 + 1, x), whole)
 
 
 @library
-def llround(x: Any) -> Any:
+def llround(x: tensor) -> Any:
     """Nearest integer, ties away from zero, as int64."""
     return round(x).to(dtypes.int64)
 
 
 @library
-def hiloint2double(high: Any, low: Any) -> Any:
+def hiloint2double(high: tensor, low: tensor) -> Any:
     """The float64 whose halves are two int32."""
     bits = (high.to(dtypes.int64) << 32) | (low.to(dtypes.int64) & 0xFFFFFFFF)
     return bits.to(dtypes.float64, bitcast=True)
 
 
 @library
-def double2loint(x: Any) -> Any:
+def double2loint(x: tensor) -> Any:
     """Low half of a float64."""
     return x.to(dtypes.int64, bitcast=True).to(dtypes.int32)
 
 
 @library
-def double2hiint(x: Any) -> Any:
+def double2hiint(x: tensor) -> Any:
     """High half of a float64."""
     return (x.to(dtypes.int64, bitcast=True) >> 32).to(dtypes.int32)
 
@@ -249,25 +250,25 @@ def double2hiint(x: Any) -> Any:
 
 
 @library
-def isnan(x: Any) -> Any:
+def isnan(x: tensor) -> Any:
     """Whether `x` is not a number."""
     return x != x
 
 
 @library
-def isinf(x: Any) -> Any:
+def isinf(x: tensor) -> Any:
     """Whether `x` is infinite."""
     return abs(x) == float("inf")
 
 
 @library
-def signbit(x: Any) -> Any:
+def signbit(x: tensor) -> Any:
     """Whether the sign bit of `x` is set, as int32."""
     return (x.to(_bits_of(x.dtype), bitcast=True) < 0).to(dtypes.int32)
 
 
 @library
-def finitef(x: Any) -> Any:
+def finitef(x: tensor) -> Any:
     """Whether `x` is neither infinite nor NaN, as int32."""
     return (abs(x) < float("inf")).to(dtypes.int32)
 
@@ -276,20 +277,20 @@ isfinited = finitef
 
 
 @library
-def nextafter(x: Any, y: Any) -> Any:
+def nextafter(x: tensor, y: tensor) -> Any:
     """The next float from `x` towards `y`."""
     moved = where(x == y, y, _step(x, y > x))
     return where(y != y, y, moved)
 
 
 @library
-def _power_of_two(n: Any, element: Any) -> Any:
+def _power_of_two(n: tensor, element: dtypes.dtype) -> Any:
     """2 to the power `n`, an exponent of a normal float64, as float64."""
     return ((n.to(dtypes.int64) + 1023) << 52).to(dtypes.float64, bitcast=True)
 
 
 @library
-def ldexp(x: Any, n: Any) -> Any:
+def ldexp(x: tensor, n: tensor) -> Any:
     """x times 2 to the power n, rounded once."""
     if x.dtype.is_fp32():
         power = _power_of_two(minimum(maximum(n, -500), 500), x.dtype)
@@ -308,7 +309,7 @@ scalbn = ldexp
 
 
 @library
-def _exponent(x: Any) -> Any:
+def _exponent(x: tensor) -> Any:
     """Binary exponent of a finite number that is not zero, as int32."""
     wide = x.to(dtypes.float64)
     small = abs(wide) < 2.2250738585072014e-308
@@ -317,39 +318,39 @@ def _exponent(x: Any) -> Any:
 
 
 @library
-def logb(x: Any) -> Any:
+def logb(x: tensor) -> Any:
     """Binary exponent of `x` as a float."""
     special = where(x == 0, x * 0 - float("inf"), x * x)
     return where((x == 0) | (finitef(x) == 0), special, _exponent(x).to(x.dtype))
 
 
 @library
-def ilogb(x: Any) -> Any:
+def ilogb(x: tensor) -> Any:
     """Binary exponent of `x`; the least int32 for zero and NaN, the greatest for infinity."""
     special = where(isinf(x), 0x7FFFFFFF, -0x7FFFFFFF - 1)
     return where((x == 0) | (finitef(x) == 0), special, _exponent(x))
 
 
 @library
-def saturatef(x: Any) -> Any:
+def saturatef(x: tensor) -> Any:
     """`x` limited to 0 .. 1; NaN gives 0."""
     return where(x > 0, minimum(x, 1.0), 0.0)
 
 
 @library
-def fdim(x: Any, y: Any) -> Any:
+def fdim(x: tensor, y: tensor) -> Any:
     """x - y where that is positive, else 0."""
     return where(x <= y, x * 0 * 0, x - y)
 
 
 @library
-def fmod(x: Any, y: Any) -> Any:
+def fmod(x: tensor, y: tensor) -> Any:
     """Rest of the division, with the sign of `x`."""
     return x % y
 
 
 @library
-def remainder(x: Any, y: Any) -> Any:
+def remainder(x: tensor, y: tensor) -> Any:
     """x less the nearest multiple of y (the even one on ties)."""
     size = abs(y)
     rest = abs(x)
@@ -367,13 +368,13 @@ def remainder(x: Any, y: Any) -> Any:
 
 
 @library
-def rcbrt(x: Any) -> Any:
+def rcbrt(x: tensor) -> Any:
     """One over the cube root."""
     return 1.0 / _cbrt(x)
 
 
 @library
-def exp10(x: Any) -> Any:
+def exp10(x: tensor) -> Any:
     """10 to the power x."""
     return _pow(x * 0 + 10, x)
 
@@ -382,19 +383,19 @@ fast_exp10f = exp10
 
 
 @library
-def rsqrt_rn(x: Any) -> Any:
+def rsqrt_rn(x: tensor) -> Any:
     """One over the square root, rounded to nearest."""
     return (1.0 / math.sqrt(x.to(dtypes.float64))).to(dtypes.float32)
 
 
 @library
-def fast_dividef(x: Any, y: Any) -> Any:
+def fast_dividef(x: tensor, y: tensor) -> Any:
     """x / y."""
     return x / y
 
 
 @library
-def _norm(x: Any, y: Any, z: Any, t: Any) -> Any:
+def _norm(x: tensor, y: tensor, z: tensor, t: tensor) -> Any:
     """Square root of the sum of four squares, without overflow on the way."""
     if x.dtype.is_fp32():
         a, b, c, d = x.to(dtypes.float64), y.to(dtypes.float64), z.to(dtypes.float64), t.to(dtypes.float64)
@@ -407,43 +408,43 @@ def _norm(x: Any, y: Any, z: Any, t: Any) -> Any:
 
 
 @library
-def hypot(x: Any, y: Any) -> Any:
+def hypot(x: tensor, y: tensor) -> Any:
     """Length of the vector (x, y)."""
     return _norm(x, y, x * 0, x * 0)
 
 
 @library
-def rhypot(x: Any, y: Any) -> Any:
+def rhypot(x: tensor, y: tensor) -> Any:
     """One over the length of the vector (x, y)."""
     return 1.0 / hypot(x, y)
 
 
 @library
-def norm3d(x: Any, y: Any, z: Any) -> Any:
+def norm3d(x: tensor, y: tensor, z: tensor) -> Any:
     """Length of a vector of three parts."""
     return _norm(x, y, z, x * 0)
 
 
 @library
-def rnorm3d(x: Any, y: Any, z: Any) -> Any:
+def rnorm3d(x: tensor, y: tensor, z: tensor) -> Any:
     """One over the length of a vector of three parts."""
     return 1.0 / norm3d(x, y, z)
 
 
 @library
-def norm4d(x: Any, y: Any, z: Any, t: Any) -> Any:
+def norm4d(x: tensor, y: tensor, z: tensor, t: tensor) -> Any:
     """Length of a vector of four parts."""
     return _norm(x, y, z, t)
 
 
 @library
-def rnorm4d(x: Any, y: Any, z: Any, t: Any) -> Any:
+def rnorm4d(x: tensor, y: tensor, z: tensor, t: tensor) -> Any:
     """One over the length of a vector of four parts."""
     return 1.0 / norm4d(x, y, z, t)
 
 
 @library
-def asinh(x: Any) -> Any:
+def asinh(x: tensor) -> Any:
     """Inverse hyperbolic sine."""
     size = abs(x)
     near = _log1p(size + size * size / (1 + math.sqrt(size * size + 1)))
@@ -452,7 +453,7 @@ def asinh(x: Any) -> Any:
 
 
 @library
-def acosh(x: Any) -> Any:
+def acosh(x: tensor) -> Any:
     """Inverse hyperbolic cosine."""
     above = x - 1
     near = _log1p(above + math.sqrt(2 * above + above * above))
@@ -460,20 +461,20 @@ def acosh(x: Any) -> Any:
 
 
 @library
-def atanh(x: Any) -> Any:
+def atanh(x: tensor) -> Any:
     """Inverse hyperbolic tangent."""
     size = abs(x)
     return _copysign(0.5 * _log1p(2 * size / (1 - size)), x)
 
 
 @library
-def _half_turns(x: Any) -> Any:
+def _half_turns(x: tensor) -> Any:
     """`x` less an even number, between -1 and 1."""
     return x - 2 * _roundeven(x * 0.5)
 
 
 @library
-def sinpi(x: Any) -> Any:
+def sinpi(x: tensor) -> Any:
     """Sine of x times pi."""
     turn = _half_turns(x)
     folded = where(abs(turn) > 0.5, _copysign(1 - abs(turn), turn), turn)
@@ -481,7 +482,7 @@ def sinpi(x: Any) -> Any:
 
 
 @library
-def cospi(x: Any) -> Any:
+def cospi(x: tensor) -> Any:
     """Cosine of x times pi."""
     return _sin((0.5 - abs(_half_turns(x))) * 3.141592653589793)
 
@@ -490,7 +491,7 @@ def cospi(x: Any) -> Any:
 
 
 @library
-def popc(x: Any) -> Any:
+def popc(x: tensor) -> Any:
     """Number of set bits, as int32."""
     n = x.to(dtypes.uint64) if x.dtype.primitive_bitwidth == 64 else x.to(dtypes.uint32).to(dtypes.uint64)
     n = n - ((n >> 1) & 0x5555555555555555)
@@ -500,7 +501,7 @@ def popc(x: Any) -> Any:
 
 
 @library
-def clz(x: Any) -> Any:
+def clz(x: tensor) -> Any:
     """Number of zero bits above the highest set one, as int32."""
     n = x.to(_unsigned_of(x.dtype))
     n = n | (n >> 1)
@@ -514,13 +515,13 @@ def clz(x: Any) -> Any:
 
 
 @library
-def ffs(x: Any) -> Any:
+def ffs(x: tensor) -> Any:
     """Position of the lowest set bit, counted from 1; 0 for zero."""
     return where(x == 0, 0, x.dtype.primitive_bitwidth - clz(x & -x))
 
 
 @library
-def brev(x: Any) -> Any:
+def brev(x: tensor) -> Any:
     """The bits in reverse order."""
     n = x.to(_unsigned_of(x.dtype))
     n = ((n >> 1) & _mask(x.dtype, 0x55)) | ((n & _mask(x.dtype, 0x55)) << 1)
@@ -533,13 +534,13 @@ def brev(x: Any) -> Any:
 
 
 @constexpr_function
-def _mask(element: Any, byte: Any) -> Any:
+def _mask(element: dtypes.dtype, byte: int) -> Any:
     """`byte` in every byte of an integer type."""
     return int.from_bytes(bytes([byte]) * element.itemsize, "little")
 
 
 @library
-def byte_perm(x: Any, y: Any, selector: Any) -> Any:
+def byte_perm(x: tensor, y: tensor, selector: tensor) -> Any:
     """Four of the eight bytes of (x, y), each picked by three bits of a nibble of `selector`."""
     both = (y.to(dtypes.uint32).to(dtypes.uint64) << 32) | x.to(dtypes.uint32).to(dtypes.uint64)
     result = x.to(dtypes.uint64) * 0
@@ -550,7 +551,7 @@ def byte_perm(x: Any, y: Any, selector: Any) -> Any:
 
 
 @library
-def mulhi(x: Any, y: Any) -> Any:
+def mulhi(x: tensor, y: tensor) -> Any:
     """High half of the product."""
     high = umulhi(x.to(_unsigned_of(x.dtype)), y.to(_unsigned_of(x.dtype))).to(x.dtype)
     if x.dtype.is_int_signed():
@@ -559,25 +560,25 @@ def mulhi(x: Any, y: Any) -> Any:
 
 
 @library
-def mul24(x: Any, y: Any) -> Any:
+def mul24(x: tensor, y: tensor) -> Any:
     """Low 32 bits of the product of the low 24 bits."""
     return ((x << 8) >> 8) * ((y << 8) >> 8)
 
 
 @library
-def sad(x: Any, y: Any, z: Any) -> Any:
+def sad(x: tensor, y: tensor, z: tensor) -> Any:
     """Absolute difference of `x` and `y`, plus `z`."""
     a, b = x.to(dtypes.int64), y.to(dtypes.int64)
     return (abs(a - b) + z.to(dtypes.int64)).to(x.dtype)
 
 
 @library
-def hadd(x: Any, y: Any) -> Any:
+def hadd(x: tensor, y: tensor) -> Any:
     """Half of the sum, rounded down."""
     return ((x.to(dtypes.int64) + y.to(dtypes.int64)) >> 1).to(x.dtype)
 
 
 @library
-def rhadd(x: Any, y: Any) -> Any:
+def rhadd(x: tensor, y: tensor) -> Any:
     """Half of the sum, rounded up."""
     return ((x.to(dtypes.int64) + y.to(dtypes.int64) + 1) >> 1).to(x.dtype)

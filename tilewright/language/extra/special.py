@@ -16,7 +16,7 @@ from tilewright.ops import elementwise as ew
 from tilewright.ops.builtin import Emitter, builtin, unwrap
 from tilewright.ops.functions.operators import where
 from tilewright.ops.math import OPS, abs, exp, floor, fma, log, sqrt
-from tilewright.ops.values import constexpr, tensor
+from tilewright.ops.values import Flag, Operand, Word, constexpr, tensor
 
 _SQRT_HALF = constexpr(0.7071067811865476)
 _SQRT_2 = constexpr(1.4142135623730951)
@@ -29,7 +29,7 @@ _BITS_OF_SQRT_HALF = constexpr(0x3FE6A09E667F3BCD)
 
 
 @builtin(export=False)
-def polynomial(b: Emitter, x: tensor, name: Any, single: Any) -> tensor:
+def polynomial(b: Emitter, x: tensor, name: Word, single: Flag) -> tensor:
     """The polynomial `name` of the tables at float64 `x`; `single`: as good as float32 needs."""
     centre, short, long = TABLES[unwrap(name)]
     t = b.emit(ew.SubFOp, x.type, x, b.constant(centre, x.type)) if centre else x
@@ -50,13 +50,13 @@ def round_even(b: Emitter, x: tensor) -> tensor:
 
 
 @library
-def _limited(x: Any, most: Any) -> Any:
+def _limited(x: tensor, most: Operand) -> Any:
     """The smaller of `x` and the number `most`; NaN stays."""
     return where(x > most, most, x)
 
 
 @library
-def _exp_of_square(x: Any, factor: Any, single: Any) -> Any:
+def _exp_of_square(x: tensor, factor: Operand, single: Flag) -> Any:
     """e to the power `factor` x^2, for a factor that is a power of two; the rounding of the square is made up for."""
     square = x * x
     size = exp(factor * square)
@@ -68,19 +68,19 @@ def _exp_of_square(x: Any, factor: Any, single: Any) -> Any:
 
 
 @library
-def _scaled(x: Any, single: Any) -> Any:
+def _scaled(x: tensor, single: Flag) -> Any:
     """e^(x^2) erfc(x) of x >= 0, by a polynomial in (x - 4) / (x + 4)."""
     return polynomial(1 - 8 / (x + 4), "ERFCX", single) * 0.5 / (x + 0.5)
 
 
 @library
-def _erf_near(x: Any, single: Any) -> Any:
+def _erf_near(x: tensor, single: Flag) -> Any:
     """erf of |x| <= 0.5."""
     return x * polynomial(x * x, "ERF_NEAR", single)
 
 
 @library
-def erfc(x: Any) -> Any:
+def erfc(x: tensor) -> Any:
     """One less the error function."""
     single: constexpr = x.dtype.is_fp32()
     v = x.to(dtypes.float64)
@@ -91,7 +91,7 @@ def erfc(x: Any) -> Any:
 
 
 @library
-def erfcx(x: Any) -> Any:
+def erfcx(x: tensor) -> Any:
     """e^(x^2) erfc(x)."""
     single: constexpr = x.dtype.is_fp32()
     v = x.to(dtypes.float64)
@@ -103,7 +103,7 @@ def erfcx(x: Any) -> Any:
 
 
 @library
-def normcdf(x: Any) -> Any:
+def normcdf(x: tensor) -> Any:
     """Probability that a standard normal variable is below `x`."""
     single: constexpr = x.dtype.is_fp32()
     v = x.to(dtypes.float64)
@@ -114,7 +114,7 @@ def normcdf(x: Any) -> Any:
 
 
 @library
-def _inverse_ratio(w: Any, single: Any, tail: Any) -> Any:
+def _inverse_ratio(w: tensor, single: Flag, tail: Flag) -> Any:
     """erfinv(x) / x of w = -log(1 - x^2) (M. Giles, 2011); `tail`: beyond 39, too."""
     root = sqrt(w)
     beside = polynomial(root, "ERFINV_FAR", single)
@@ -124,7 +124,7 @@ def _inverse_ratio(w: Any, single: Any, tail: Any) -> Any:
 
 
 @library
-def erfinv(x: Any) -> Any:
+def erfinv(x: tensor) -> Any:
     """Inverse of the error function."""
     single: constexpr = x.dtype.is_fp32()
     v = x.to(dtypes.float64)
@@ -133,7 +133,7 @@ def erfinv(x: Any) -> Any:
 
 
 @library
-def _erfc_inverse(y: Any, single: Any) -> Any:
+def _erfc_inverse(y: tensor, single: Flag) -> Any:
     """Inverse of erfc, float64."""
     upper = y > 1
     rest = where(upper, 2 - y, y)
@@ -143,13 +143,13 @@ def _erfc_inverse(y: Any, single: Any) -> Any:
 
 
 @library
-def erfcinv(x: Any) -> Any:
+def erfcinv(x: tensor) -> Any:
     """Inverse of erfc."""
     return _erfc_inverse(x.to(dtypes.float64), x.dtype.is_fp32()).to(x.dtype)
 
 
 @library
-def normcdfinv(x: Any) -> Any:
+def normcdfinv(x: tensor) -> Any:
     """Inverse of normcdf."""
     size = _erfc_inverse(2 * x.to(dtypes.float64), x.dtype.is_fp32())
     return -where(abs(size) < float("inf"), size * _SQRT_2 + size * _SQRT_2_LOW, size).to(x.dtype)
@@ -159,7 +159,7 @@ def normcdfinv(x: Any) -> Any:
 
 
 @library
-def _log_parts(x: Any) -> Any:
+def _log_parts(x: tensor) -> Any:
     """log(x) of a normal number as a sum of two."""
     bits = x.to(dtypes.int64, bitcast=True)
     exponent = (bits - _BITS_OF_SQRT_HALF) >> 52
@@ -176,7 +176,7 @@ def _log_parts(x: Any) -> Any:
 
 
 @library
-def _log_gamma_parts(z: Any, single: Any) -> Any:
+def _log_gamma_parts(z: tensor, single: Flag) -> Any:
     """log(gamma(z) / sqrt(2 pi)) of z >= 2.5 by Stirling's series, as a sum of two."""
     series = polynomial(1 / (z * z), "STIRLING", single) / z
     if single:
@@ -198,7 +198,7 @@ def _log_gamma_parts(z: Any, single: Any) -> Any:
 
 
 @library
-def _sine_of_half_turns(x: Any, single: Any) -> Any:
+def _sine_of_half_turns(x: tensor, single: Flag) -> Any:
     """sqrt(2 / pi) sin(pi x)."""
     whole = round_even(x)
     rest = x - whole
@@ -207,7 +207,7 @@ def _sine_of_half_turns(x: Any, single: Any) -> Any:
 
 
 @library
-def lgamma(x: Any) -> Any:
+def lgamma(x: tensor) -> Any:
     """Logarithm of |gamma(x)|."""
     single: constexpr = x.dtype.is_fp32()
     v = x.to(dtypes.float64)
@@ -225,7 +225,7 @@ def lgamma(x: Any) -> Any:
 
 
 @library
-def _gamma_near(x: Any, single: Any) -> Any:
+def _gamma_near(x: tensor, single: Flag) -> Any:
     """gamma(x) of |x| <= 2.5: one over the entire function 1 / gamma, by recurrence."""
     whole = round_even(x)
     below = where(whole < 1, x, 1.0) * where(whole < 0, x + 1, 1.0) * where(whole < -1, x + 2, 1.0)
@@ -233,7 +233,7 @@ def _gamma_near(x: Any, single: Any) -> Any:
 
 
 @library
-def tgamma(x: Any) -> Any:
+def tgamma(x: tensor) -> Any:
     """Gamma function; NaN at negative integers."""
     single: constexpr = x.dtype.is_fp32()
     v = x.to(dtypes.float64)

@@ -6,17 +6,15 @@ integers, those of a float with sign in reverse, so each lane does one of two in
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.base import dtypes
-from tilewright.base.dtypes import PointerType, with_shape_of
+from tilewright.base.dtypes import PointerType, Type, with_shape_of
 from tilewright.base.errors import DTypeError, LanguageTypeError, LanguageValueError
 from tilewright.ops.atomic import SCOPES, SEMANTICS, AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.casts import bitcast_to, cast_to
 from tilewright.ops.elementwise import AndIOp, CmpIOp, SelectOp, ShRUIOp, XOrIOp
 from tilewright.ops.functions.memory import checked_mask, checked_pointer, shaped_like
-from tilewright.ops.values import Word, tensor, unwrap
+from tilewright.ops.values import Operand, Word, tensor, unwrap
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _SMALL = (dtypes.int1, dtypes.int8, dtypes.int16, dtypes.uint8, dtypes.uint16, *_HALVES)
@@ -35,7 +33,9 @@ def _order(
     return {"sem": order, "scope": where}
 
 
-def _prepare(b: Emitter, pointer: Any, val: Any, mask: Any, op: str) -> tuple[tensor, tensor, tensor]:
+def _prepare(
+    b: Emitter, pointer: Operand, val: Operand, mask: Operand | None, op: str
+) -> tuple[tensor, tensor, tensor]:
     """Checked pointer, value of its element type, and mask (true where none is given)."""
     at = checked_pointer(b, pointer, f"tl.atomic_{op}")
     if at.dtype.const:
@@ -60,7 +60,9 @@ def _integers_only(at: tensor, op: str) -> None:
         raise DTypeError(f"atomic_{op} does not support {at.dtype.element_ty}", hint="bitcast the pointer to integers")
 
 
-def _extremum(b: Emitter, op: str, pointer: Any, val: Any, mask: Any, sem: Word | None, scope: Word | None) -> tensor:
+def _extremum(
+    b: Emitter, op: str, pointer: Operand, val: Operand, mask: Operand | None, sem: Word | None, scope: Word | None
+) -> tensor:
     """max or min; floats by sign, as the module's head says."""
     order = _order(sem, scope)
     at, made, lanes = _prepare(b, pointer, val, mask, op)
@@ -84,7 +86,12 @@ def _extremum(b: Emitter, op: str, pointer: Any, val: Any, mask: Any, sem: Word 
 
 @builtin(method=True)
 def atomic_add(
-    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+    b: Emitter,
+    pointer: Operand,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: Word | None = None,
+    scope: Word | None = None,
 ) -> tensor:
     """Add to memory, each lane atomically.
 
@@ -105,7 +112,12 @@ def atomic_add(
 
 @builtin(method=True)
 def atomic_max(
-    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+    b: Emitter,
+    pointer: Operand,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: Word | None = None,
+    scope: Word | None = None,
 ) -> tensor:
     """Maximum of memory and `val`, stored atomically; floats by sign, halves too. Else as in :func:`atomic_add`."""
     return _extremum(b, "max", pointer, val, mask, sem, scope)
@@ -113,13 +125,20 @@ def atomic_max(
 
 @builtin(method=True)
 def atomic_min(
-    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+    b: Emitter,
+    pointer: Operand,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: Word | None = None,
+    scope: Word | None = None,
 ) -> tensor:
     """Minimum of memory and `val`, stored atomically; floats by sign, halves too. Else as in :func:`atomic_add`."""
     return _extremum(b, "min", pointer, val, mask, sem, scope)
 
 
-def _bitwise(b: Emitter, kind: str, pointer: Any, val: Any, mask: Any, sem: Word | None, scope: Word | None) -> tensor:
+def _bitwise(
+    b: Emitter, kind: str, pointer: Operand, val: Operand, mask: Operand | None, sem: Word | None, scope: Word | None
+) -> tensor:
     order = _order(sem, scope)
     at, made, lanes = _prepare(b, pointer, val, mask, kind)
     _integers_only(at, kind)
@@ -128,7 +147,12 @@ def _bitwise(b: Emitter, kind: str, pointer: Any, val: Any, mask: Any, sem: Word
 
 @builtin(method=True)
 def atomic_and(
-    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+    b: Emitter,
+    pointer: Operand,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: Word | None = None,
+    scope: Word | None = None,
 ) -> tensor:
     """Bitwise and of memory and `val`, stored atomically; integers only, else as :func:`atomic_add`."""
     return _bitwise(b, "and", pointer, val, mask, sem, scope)
@@ -136,7 +160,12 @@ def atomic_and(
 
 @builtin(method=True)
 def atomic_or(
-    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+    b: Emitter,
+    pointer: Operand,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: Word | None = None,
+    scope: Word | None = None,
 ) -> tensor:
     """Bitwise or of memory and `val`, stored atomically; integers only, else as :func:`atomic_add`."""
     return _bitwise(b, "or", pointer, val, mask, sem, scope)
@@ -144,7 +173,12 @@ def atomic_or(
 
 @builtin(method=True)
 def atomic_xor(
-    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+    b: Emitter,
+    pointer: Operand,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: Word | None = None,
+    scope: Word | None = None,
 ) -> tensor:
     """Exclusive or of memory and `val`, stored atomically; integers only, else as :func:`atomic_add`."""
     return _bitwise(b, "xor", pointer, val, mask, sem, scope)
@@ -152,7 +186,12 @@ def atomic_xor(
 
 @builtin(method=True)
 def atomic_xchg(
-    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+    b: Emitter,
+    pointer: Operand,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: Word | None = None,
+    scope: Word | None = None,
 ) -> tensor:
     """Store `val` and return what was there, atomically; arguments as in :func:`atomic_add`."""
     order = _order(sem, scope)
@@ -162,7 +201,7 @@ def atomic_xchg(
 
 @builtin(method=True)
 def atomic_cas(
-    b: Emitter, pointer: Any, cmp: Any, val: Any, sem: Word | None = None, scope: Word | None = None
+    b: Emitter, pointer: Operand, cmp: Operand, val: Operand, sem: Word | None = None, scope: Word | None = None
 ) -> tensor:
     """Store `val` where memory holds `cmp`, and return what was there.
 
@@ -182,7 +221,7 @@ def atomic_cas(
     return b.emit(AtomicCASOp, wanted, at, *values, **order)
 
 
-def _swapped(b: Emitter, role: str, value: Any, wanted: Any) -> tensor:
+def _swapped(b: Emitter, role: str, value: Operand, wanted: Type) -> tensor:
     """An operand of a compare-and-swap as its elements: numbers converted, integers of their width read as they are."""
     element, number = wanted.scalar, unwrap(value)
     if isinstance(number, int) and element.is_int():
@@ -208,7 +247,7 @@ def _swapped(b: Emitter, role: str, value: Any, wanted: Any) -> tensor:
 
 @builtin(method=True)
 def atomic_load(
-    b: Emitter, pointer: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+    b: Emitter, pointer: Operand, mask: Operand | None = None, sem: Word | None = None, scope: Word | None = None
 ) -> tensor:
     """Read memory atomically with order "acquire" (default) or "relaxed"; masked-off lanes are undefined."""
     order = _order(sem, scope, "acquire", ("acquire", "relaxed"))
@@ -221,7 +260,12 @@ def atomic_load(
 
 @builtin(method=True)
 def atomic_store(
-    b: Emitter, pointer: Any, val: Any, mask: Any = None, sem: Word | None = None, scope: Word | None = None
+    b: Emitter,
+    pointer: Operand,
+    val: Operand,
+    mask: Operand | None = None,
+    sem: Word | None = None,
+    scope: Word | None = None,
 ) -> None:
     """Write memory atomically with order "release" (default) or "relaxed"."""
     order = _order(sem, scope, "release", ("release", "relaxed"))

@@ -25,7 +25,7 @@ from tilewright.ops.casts import cast_to
 from tilewright.ops.debug import AssertOp, BarrierOp, InlineAsmOp, PrintOp
 from tilewright.ops.elementwise import OrIOp, XOrIOp
 from tilewright.ops.functions.target import is_cuda
-from tilewright.ops.values import constexpr, tensor, unwrap
+from tilewright.ops.values import Element, Flag, Operand, Size, constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tl_tuple
 
 
@@ -106,7 +106,7 @@ def device_print(b: Emitter, prefix: Any, *args: Any, hex: Any = False) -> None:
 
 
 @builtin
-def device_assert(b: Emitter, cond: Any, msg: Any = "", mask: Any = None) -> None:
+def device_assert(b: Emitter, cond: Operand, msg: Any = "", mask: Operand | None = None) -> None:
     """Fail the launch unless `cond` holds everywhere; makes no code without the option `debug`.
 
     Args:
@@ -135,7 +135,7 @@ def debug_barrier(b: Emitter) -> None:
 
 @builtin
 def inline_asm_elementwise(
-    b: Emitter, asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any
+    b: Emitter, asm: Any, constraints: Any, args: Any, dtype: Element, is_pure: Flag, pack: Size
 ) -> Any:
     """Inline assembly, element by element: PTX, which NVIDIA GPUs understand and CPUs do not.
 
@@ -170,7 +170,7 @@ def inline_asm_elementwise(
 
 
 @builtin
-def expect_zero(b: Emitter, x: Any, mask: Any) -> tensor:
+def expect_zero(b: Emitter, x: Operand, mask: Operand) -> tensor:
     """`x` itself; with the option `debug`, assert that it is zero where `mask` holds.
 
     Example:

@@ -18,7 +18,7 @@ from tilewright.ops.casts import bitcast_to, cast_to
 from tilewright.ops.dot import dot
 from tilewright.ops.functions.operators import add, and_, equal, less_than, lshift, mul, or_, rshift, where
 from tilewright.ops.functions.shape import join, permute_to, reshape_to
-from tilewright.ops.values import tensor, unwrap
+from tilewright.ops.values import Element, Flag, Operand, Word, tensor, unwrap
 
 FORMATS = {
     "e2m1": (dtypes.uint8,),
@@ -30,7 +30,7 @@ FORMATS = {
 _SIGNED = {dtypes.int8: dtypes.uint8, dtypes.int16: dtypes.uint16}
 
 
-def _checked(value: Any, name: str, format_: Any) -> tensor:
+def _checked(value: Operand, name: str, format_: Word) -> tensor:
     """An operand as elements of its format (e2m1: as pairs in bytes)."""
     kind = unwrap(format_)
     if kind not in FORMATS:
@@ -93,7 +93,7 @@ def _scaled(b: Emitter, value: tensor, scale: tensor, group: int) -> tensor:
     return made
 
 
-def _group(value: tensor, scale: Any, name: str) -> int:
+def _group(value: tensor, scale: Operand, name: str) -> int:
     """How many elements of `value` [..., rows, k] share one scale."""
     if not isinstance(scale, tensor):
         raise LanguageTypeError(f"{name}_scale of tl.dot_scaled must be a tile or None, got {scale!r}")
@@ -112,17 +112,17 @@ def _group(value: tensor, scale: Any, name: str) -> int:
 @builtin
 def dot_scaled(
     b: Emitter,
-    lhs: Any,
+    lhs: Operand,
     lhs_scale: Any,
-    lhs_format: Any,
-    rhs: Any,
+    lhs_format: Word,
+    rhs: Operand,
     rhs_scale: Any,
-    rhs_format: Any,
+    rhs_format: Word,
     acc: Any = None,
-    fast_math: Any = False,
-    lhs_k_pack: Any = True,
-    rhs_k_pack: Any = True,
-    out_dtype: Any = dtypes.float32,
+    fast_math: Flag = False,
+    lhs_k_pack: Flag = True,
+    rhs_k_pack: Flag = True,
+    out_dtype: Element = dtypes.float32,
 ) -> tensor:
     """Matrix product of two tiles of narrow floats with a scale per row and group of elements.
 

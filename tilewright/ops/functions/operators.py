@@ -29,7 +29,7 @@ from tilewright.ops.promotion import (
     promote_integers,
     widened,
 )
-from tilewright.ops.values import tensor
+from tilewright.ops.values import Flag, Operand, tensor
 
 # --- arithmetic ---------------------------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@ def _assert_no_overflow(b: Emitter, x: tensor, y: tensor, cls: type[TileOp], nam
 
 
 def _arithmetic(
-    b: Emitter, x: tensor, y: tensor, ops: tuple[type[TileOp], type[TileOp]], name: str, sanitize: Any
+    b: Emitter, x: tensor, y: tensor, ops: tuple[type[TileOp], type[TileOp]], name: str, sanitize: Flag
 ) -> tensor:
     """Apply the float or the integer op of `ops` to promoted operands."""
     if x.dtype.is_floating():
@@ -67,7 +67,7 @@ def _offset(b: Emitter, pointer: tensor, offset: tensor) -> tensor:
 
 
 @builtin
-def add(b: Emitter, x: Any, y: Any, sanitize_overflow: Any = True) -> tensor:
+def add(b: Emitter, x: Operand, y: Operand, sanitize_overflow: Flag = True) -> tensor:
     """``x + y``: sum of numbers, or a pointer moved by a number of elements.
 
     Args:
@@ -95,7 +95,7 @@ def add(b: Emitter, x: Any, y: Any, sanitize_overflow: Any = True) -> tensor:
 
 
 @builtin
-def sub(b: Emitter, x: Any, y: Any, sanitize_overflow: Any = True) -> tensor:
+def sub(b: Emitter, x: Operand, y: Operand, sanitize_overflow: Flag = True) -> tensor:
     """``x - y``: difference of numbers, or a pointer moved back by a number of elements.
 
     Args:
@@ -124,7 +124,7 @@ def _signed_offset(b: Emitter, offset: tensor) -> tensor:
 
 
 @builtin
-def mul(b: Emitter, x: Any, y: Any, sanitize_overflow: Any = True) -> tensor:
+def mul(b: Emitter, x: Operand, y: Operand, sanitize_overflow: Flag = True) -> tensor:
     """``x * y``: product; integers wrap.
 
     Args:
@@ -146,7 +146,7 @@ def mul(b: Emitter, x: Any, y: Any, sanitize_overflow: Any = True) -> tensor:
 
 
 @builtin(export=False)
-def truediv(b: Emitter, x: Any, y: Any) -> tensor:
+def truediv(b: Emitter, x: Operand, y: Operand) -> tensor:
     """``x / y``: quotient; integers are divided as float32."""
     lhs, rhs = promote_binary(b, x, y, div_or_mod=True)
     if not lhs.dtype.is_floating():
@@ -155,7 +155,7 @@ def truediv(b: Emitter, x: Any, y: Any) -> tensor:
 
 
 @builtin(export=False)
-def floordiv(b: Emitter, x: Any, y: Any) -> tensor:
+def floordiv(b: Emitter, x: Operand, y: Operand) -> tensor:
     """``x // y``: quotient of integers, cut toward zero as in C."""
     lhs, rhs = promote_binary(b, x, y, div_or_mod=True)
     if not lhs.dtype.is_int():
@@ -164,7 +164,7 @@ def floordiv(b: Emitter, x: Any, y: Any) -> tensor:
 
 
 @builtin(export=False)
-def mod(b: Emitter, x: Any, y: Any) -> tensor:
+def mod(b: Emitter, x: Operand, y: Operand) -> tensor:
     """``x % y``: remainder with the sign of `x`, as in C."""
     lhs, rhs = promote_binary(b, x, y, div_or_mod=True)
     if lhs.dtype.is_floating():
@@ -175,7 +175,7 @@ def mod(b: Emitter, x: Any, y: Any) -> tensor:
 # --- bits ---------------------------------------------------------------------------------------------------
 
 
-def _promote_bits(b: Emitter, x: Any, y: Any) -> tuple[tensor, tensor]:
+def _promote_bits(b: Emitter, x: Operand, y: Operand) -> tuple[tensor, tensor]:
     """Operands of a bitwise operation: integers only."""
     lhs, rhs = promote_binary(b, x, y)
     if not is_integer_kind(lhs) or not is_integer_kind(rhs):
@@ -186,7 +186,7 @@ def _promote_bits(b: Emitter, x: Any, y: Any) -> tuple[tensor, tensor]:
 
 
 def _bitwise(name: str, doc: str, cls: type[TileOp]) -> Builtin:
-    def function(b: Emitter, x: Any, y: Any) -> tensor:
+    def function(b: Emitter, x: Operand, y: Operand) -> tensor:
         lhs, rhs = _promote_bits(b, x, y)
         return b.emit(cls, lhs.type, lhs, rhs)
 
@@ -200,17 +200,16 @@ or_ = _bitwise("or_", "``x | y``: bitwise or of integers.", ew.OrIOp)
 xor = _bitwise("xor", "``x ^ y``: bitwise exclusive or of integers.", ew.XOrIOp)
 
 
-def _warn_of_width(b: Emitter, x: Any, y: Any) -> None:
+def _warn_of_width(b: Emitter, x: Operand, y: Operand) -> None:
     amount = unwrap(y)
-    bits = x.dtype.primitive_bitwidth if isinstance(x, tensor) and not x.dtype.is_ptr() else None
+    kind = x.dtype if isinstance(x, tensor) and not x.dtype.is_ptr() else None
+    bits = None if kind is None else kind.primitive_bitwidth
     if bits is not None and is_number(amount) and amount >= bits:
-        b.warn(
-            f"Value {amount} exceeds the maximum bitwidth ({bits}) for type '{x.dtype}'. The result is 0 or the sign."
-        )
+        b.warn(f"Value {amount} exceeds the maximum bitwidth ({bits}) for type '{kind}'. The result is 0 or the sign.")
 
 
 @builtin(export=False)
-def lshift(b: Emitter, x: Any, y: Any) -> tensor:
+def lshift(b: Emitter, x: Operand, y: Operand) -> tensor:
     """``x << y``: shift of integers; bits past the width are lost."""
     _warn_of_width(b, x, y)
     lhs, rhs = _promote_bits(b, x, y)
@@ -218,7 +217,7 @@ def lshift(b: Emitter, x: Any, y: Any) -> tensor:
 
 
 @builtin(export=False)
-def rshift(b: Emitter, x: Any, y: Any) -> tensor:
+def rshift(b: Emitter, x: Operand, y: Operand) -> tensor:
     """``x >> y``: shift of integers; copies the sign if `x` (or `y`, where `x` is a number) is signed."""
     _warn_of_width(b, x, y)
     decides = x if isinstance(x, tensor) else to_tensor(b, y)
@@ -228,7 +227,7 @@ def rshift(b: Emitter, x: Any, y: Any) -> tensor:
 
 
 @builtin(export=False)
-def minus(b: Emitter, x: Any) -> tensor:
+def minus(b: Emitter, x: Operand) -> tensor:
     """``-x``: negation; integers wrap."""
     value = to_tensor(b, x)
     if value.dtype.is_ptr():
@@ -240,7 +239,7 @@ def minus(b: Emitter, x: Any) -> tensor:
 
 
 @builtin(export=False)
-def invert(b: Emitter, x: Any) -> tensor:
+def invert(b: Emitter, x: Operand) -> tensor:
     """``~x``: all bits of an integer flipped."""
     value = to_tensor(b, x)
     if not is_integer_kind(value):
@@ -253,7 +252,7 @@ def invert(b: Emitter, x: Any) -> tensor:
 
 
 def _comparison(name: str, sign: str, meaning: str, float_predicate: str, signed: str, unsigned: str) -> Builtin:
-    def function(b: Emitter, x: Any, y: Any) -> tensor:
+    def function(b: Emitter, x: Operand, y: Operand) -> tensor:
         lhs, rhs = promote_binary(b, x, y)
         result = with_shape_of(lhs.type, dtypes.int1)
         if lhs.dtype.is_floating():
@@ -276,7 +275,7 @@ not_equal = _comparison("not_equal", "!=", "different (also where one is NaN)", 
 # --- logic --------------------------------------------------------------------------------------------------
 
 
-def _as_flag(b: Emitter, x: Any) -> tensor:
+def _as_flag(b: Emitter, x: Operand) -> tensor:
     """An operand of `and`, `or`, `not`: int1, by bitcast as Triton has it."""
     value = to_tensor(b, x)
     if not value.dtype.is_ptr() and value.dtype.is_bool():
@@ -290,7 +289,7 @@ def _as_flag(b: Emitter, x: Any) -> tensor:
 
 
 @builtin(method=True)
-def logical_and(b: Emitter, x: Any, y: Any) -> tensor:
+def logical_and(b: Emitter, x: Operand, y: Operand) -> tensor:
     """``x and y`` of int1 values, element by element; both sides are evaluated.
 
     Args:
@@ -311,7 +310,7 @@ def logical_and(b: Emitter, x: Any, y: Any) -> tensor:
 
 
 @builtin(method=True)
-def logical_or(b: Emitter, x: Any, y: Any) -> tensor:
+def logical_or(b: Emitter, x: Operand, y: Operand) -> tensor:
     """``x or y`` of int1 values, element by element; both sides are evaluated.
 
     Args:
@@ -332,14 +331,14 @@ def logical_or(b: Emitter, x: Any, y: Any) -> tensor:
 
 
 @builtin(export=False)
-def not_(b: Emitter, x: Any) -> tensor:
+def not_(b: Emitter, x: Operand) -> tensor:
     """``not x``: negation of an int1."""
     made: tensor = invert.fn(b, _as_flag(b, x))
     return made
 
 
 @builtin
-def where(b: Emitter, condition: Any, x: Any, y: Any) -> tensor:
+def where(b: Emitter, condition: Operand, x: Operand, y: Operand) -> tensor:
     """Elements of `x` where the condition holds, of `y` elsewhere; both are evaluated.
 
     Args:
@@ -395,7 +394,7 @@ def _method(function: Builtin, *, reflected: bool = False) -> Callable[..., Any]
     if function in (minus, invert):
         return lambda self: function(self)
 
-    def method(self: tensor, other: Any) -> Any:
+    def method(self: tensor, other: Operand) -> Any:
         if not isinstance(other, tensor) and not is_number(other):
             return NotImplemented
         return function(other, self) if reflected else function(self, other)

@@ -21,7 +21,7 @@ from tilewright.ops.broadcast import (
 )
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, SplitOp, TransOp, UnsplatOp
-from tilewright.ops.values import shape_ints, tensor, unwrap
+from tilewright.ops.values import Flag, Operand, Size, shape_ints, tensor, unwrap
 from tilewright.ops.values import tuple as tl_tuple
 
 # --- pieces used by other families ----------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def _shape(shape: Sequence[Any]) -> tuple[int, ...]:
     return dims
 
 
-def _axis(axis: Any, rank: int, what: str) -> int:
+def _axis(axis: Size, rank: int, what: str) -> int:
     number = unwrap(axis)
     if not isinstance(number, int) or not -rank <= number < rank:
         raise LanguageValueError(f"{what}: axis {number} is out of range for rank {rank}")
@@ -85,7 +85,7 @@ def _axis(axis: Any, rank: int, what: str) -> int:
 
 
 @builtin
-def broadcast(b: Emitter, input: Any, other: Any) -> Any:
+def broadcast(b: Emitter, input: Operand, other: Operand) -> Any:
     """Both tensors in their common shape.
 
     Args:
@@ -103,7 +103,7 @@ def broadcast(b: Emitter, input: Any, other: Any) -> Any:
 
 
 @builtin(method=True)
-def broadcast_to(b: Emitter, input: Any, *shape: Any) -> tensor:
+def broadcast_to(b: Emitter, input: Operand, *shape: Any) -> tensor:
     """`input` repeated to `shape`.
 
     Args:
@@ -120,7 +120,7 @@ def broadcast_to(b: Emitter, input: Any, *shape: Any) -> tensor:
 
 
 @builtin(method=True)
-def expand_dims(b: Emitter, input: Any, axis: Any) -> tensor:
+def expand_dims(b: Emitter, input: Operand, axis: Size) -> tensor:
     """Insert dimensions of size 1.
 
     Args:
@@ -145,7 +145,7 @@ def expand_dims(b: Emitter, input: Any, axis: Any) -> tensor:
 
 
 @builtin
-def unsqueeze(b: Emitter, x: Any, dim: Any) -> tensor:
+def unsqueeze(b: Emitter, x: Operand, dim: Size) -> tensor:
     """Insert one dimension of size 1 at `dim`, counted in the result.
 
     Example:
@@ -158,7 +158,7 @@ def unsqueeze(b: Emitter, x: Any, dim: Any) -> tensor:
 
 
 @builtin
-def squeeze(b: Emitter, x: Any, dim: Any) -> tensor:
+def squeeze(b: Emitter, x: Operand, dim: Size) -> tensor:
     """Remove dimension `dim`, which must have size 1.
 
     Example:
@@ -176,7 +176,7 @@ def squeeze(b: Emitter, x: Any, dim: Any) -> tensor:
 
 
 @builtin(method=True)
-def reshape(b: Emitter, input: Any, *shape: Any, can_reorder: Any = False) -> tensor:
+def reshape(b: Emitter, input: Operand, *shape: Any, can_reorder: Flag = False) -> tensor:
     """The same elements in row-major order under another shape.
 
     Args:
@@ -192,14 +192,14 @@ def reshape(b: Emitter, input: Any, *shape: Any, can_reorder: Any = False) -> te
 
 
 @builtin(method=True)
-def view(b: Emitter, input: Any, *shape: Any) -> tensor:
+def view(b: Emitter, input: Operand, *shape: Any) -> tensor:
     """Deprecated form of :func:`reshape` that lets the compiler choose the order of elements."""
     b.warn("view is deprecated, please use reshape with can_reorder being true.")
     return reshape_to(b, to_tensor(b, input), _shape(shape), reorder=True)
 
 
 @builtin(method=True)
-def ravel(b: Emitter, x: Any, can_reorder: Any = False) -> tensor:
+def ravel(b: Emitter, x: Operand, can_reorder: Flag = False) -> tensor:
     """All elements in one dimension, in row-major order.
 
     Example:
@@ -211,7 +211,7 @@ def ravel(b: Emitter, x: Any, can_reorder: Any = False) -> tensor:
 
 
 @builtin(method=True)
-def item(b: Emitter, input: Any) -> tensor:
+def item(b: Emitter, input: Operand) -> tensor:
     """The only element of a tile, as a scalar.
 
     Example:
@@ -225,7 +225,7 @@ def item(b: Emitter, input: Any) -> tensor:
 
 
 @builtin(method=True)
-def permute(b: Emitter, input: Any, *dims: Any) -> tensor:
+def permute(b: Emitter, input: Operand, *dims: Any) -> tensor:
     """Dimensions in another order.
 
     Args:
@@ -247,7 +247,7 @@ def permute(b: Emitter, input: Any, *dims: Any) -> tensor:
 
 
 @builtin(method=True)
-def trans(b: Emitter, input: Any, *dims: Any) -> tensor:
+def trans(b: Emitter, input: Operand, *dims: Any) -> tensor:
     """Transpose: the last two dimensions change places, or all follow `dims` as in :func:`permute`.
 
     Example:
@@ -272,7 +272,7 @@ def _join(b: Emitter, lhs: tensor, rhs: tensor) -> tensor:
 
 
 @builtin
-def join(emitter: Emitter, a: Any, b: Any) -> tensor:
+def join(emitter: Emitter, a: Operand, b: Operand) -> tensor:
     """Two tensors side by side along a new last dimension of size 2.
 
     Args:
@@ -291,7 +291,7 @@ def join(emitter: Emitter, a: Any, b: Any) -> tensor:
 
 
 @builtin(method=True)
-def split(b: Emitter, a: Any) -> Any:
+def split(b: Emitter, a: Operand) -> Any:
     """The two halves of a tile whose last dimension has size 2.
 
     Returns:
@@ -318,7 +318,7 @@ def split(b: Emitter, a: Any) -> Any:
 
 
 @builtin
-def interleave(emitter: Emitter, a: Any, b: Any) -> tensor:
+def interleave(emitter: Emitter, a: Operand, b: Operand) -> tensor:
     """Elements of two tiles in turn along the last dimension, which doubles; of two scalars, a tile [2].
 
     Args:
@@ -335,7 +335,7 @@ def interleave(emitter: Emitter, a: Any, b: Any) -> tensor:
 
 
 @builtin
-def cat(b: Emitter, input: Any, other: Any, can_reorder: Any = False, dim: Any = 0) -> tensor:
+def cat(b: Emitter, input: Operand, other: Operand, can_reorder: Flag = False, dim: Size = 0) -> tensor:
     """Two tiles of one type, one after the other.
 
     Args:

@@ -6,7 +6,7 @@ from xdsl.ir import Operation
 
 from tilewright.backends.cpu.emit.address import Address, worthwhile_run
 from tilewright.backends.cpu.plan.lanes import Chunking
-from tilewright.backends.cpu.plan.steps import Step
+from tilewright.backends.cpu.plan.steps import ReduceSink, Step
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.subjects import ACCESS, REDUCTION
@@ -47,7 +47,7 @@ def _reach(address: Address, size: int, lanes: int) -> Answer[int]:
 def tell_reductions(decisions: Decisions, step: Step, chunking: Chunking) -> None:
     """The reductions of a group, which is cut into chunks."""
     for sink in step.sinks:
-        if sink.kind == "reduce" and sink.op is not None:
+        if isinstance(sink, ReduceSink):
             decisions.once(REDUCTION, sink.op, lambda: _combined(step, chunking))
 
 

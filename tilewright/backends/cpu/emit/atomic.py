@@ -15,7 +15,7 @@ from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.answers import tell_atomic
 from tilewright.backends.cpu.emit.chunks import for_each_chunk
 from tilewright.backends.cpu.emit.combined import LANES_BYTES, Window, llvm_order
-from tilewright.backends.cpu.emit.context import FunctionLowering
+from tilewright.backends.cpu.emit.context import FunctionLowering, emits
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.neighbours import SUMS, add_neighbours, several
 from tilewright.backends.cpu.emit.scalarize import for_each_lane
@@ -35,6 +35,7 @@ from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, Atomic
 _VALUES: dict[type[Operation], int] = {AtomicRMWOp: 1, AtomicCASOp: 2, AtomicLoadOp: 0, AtomicStoreOp: 1}
 
 
+@emits(*_VALUES)
 def emit_atomic(low: FunctionLowering, step: Step) -> None:
     """Emit an atomic on a tile."""
     (sink,) = step.sinks

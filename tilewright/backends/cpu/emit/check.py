@@ -15,7 +15,7 @@ from collections.abc import Callable
 from xdsl.ir import Operation
 
 from tilewright.backends.cpu.emit.chunks import element_position, for_each_chunk
-from tilewright.backends.cpu.emit.context import FunctionLowering
+from tilewright.backends.cpu.emit.context import FunctionLowering, emits
 from tilewright.backends.cpu.emit.scalarize import for_each_lane
 from tilewright.backends.cpu.plan.lanes import chunk_asked
 from tilewright.backends.cpu.plan.steps import Step
@@ -44,6 +44,7 @@ def end_of_program(f: Function, function: Operation) -> str | None:
     return f.label("next_program") if ends else None
 
 
+@emits(CheckOp)
 def emit_check(low: FunctionLowering, step: Step) -> None:
     """Check every element of a tile, equal ones once."""
     (sink,) = step.sinks

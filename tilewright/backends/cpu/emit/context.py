@@ -17,9 +17,22 @@ from tilewright.backends.cpu.plan.steps import BlockPlan, FunctionPlan, Step
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import V
 from tilewright.base.options import Options
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.control import ForOp
 from tilewright.ops.function import CallOp
+
+Emit = Callable[["FunctionLowering", Step], None]
+EMITTERS: dict[type[Operation | None], Emit] = {}
+
+
+def emits(*kinds: type[Operation]) -> Callable[[Emit], Emit]:
+    """Decorator: this function emits steps for operations of these classes on tiles, in a loop nest of their own."""
+
+    def register(function: Emit) -> Emit:
+        EMITTERS.update(dict.fromkeys(kinds, function))
+        return function
+
+    return register
 
 
 def safe_name(symbol: str) -> str:
@@ -111,7 +124,7 @@ class ModuleLowering:
     def frame(self, symbol: str) -> int:
         """Scratch of a function and of everything that it calls."""
         plan = self.loops.plans[symbol]
-        calls = [op.callee_name for op in walk(plan.function) if isinstance(op, CallOp)]
+        calls = [op.callee_name for op in every(plan.function, CallOp)]
         own = max(each.scratch_bytes for each in (plan, plan.otherwise) if each is not None)
         return own + max([self.frame(callee) for callee in calls], default=0)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.analysis.iterations import counter_of
-from tilewright.backends.cpu.emit.context import FunctionLowering, JoinedIterations
+from tilewright.backends.cpu.emit.context import FunctionLowering, JoinedIterations, emits
 from tilewright.backends.cpu.emit.dot import kept
 from tilewright.backends.cpu.emit.dot.iterations import begin_iteration
 from tilewright.backends.cpu.emit.dot.place import choose_place
@@ -24,13 +24,14 @@ from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.dot_step import DotDetail, joined_dot
 from tilewright.backends.cpu.plan.pack_cache import PackCache
-from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step
+from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, EndStep, FunctionPlan, Step
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I64, VOID, V, const
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
-from tilewright.ops.function import BranchOp, CondBranchOp, ReturnOp, UnreachableOp
+from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ops.function import BranchOp, CallOp, CondBranchOp, ReturnOp, UnreachableOp
 
 
 def scalars_of(ev: Evaluator, values: Sequence[SSAValue]) -> list[V]:
@@ -49,7 +50,7 @@ def emit_block(low: FunctionLowering, plan: BlockPlan) -> Operation | None:
     ev.place(plan.placed)
     end = None
     for step in plan.steps:
-        if step.kind == "end":
+        if isinstance(step, EndStep):
             end = step.op
         else:
             low.emit_step(step)
@@ -66,6 +67,7 @@ def _emit_body(low: FunctionLowering, plan: BlockPlan, tiles: dict[SSAValue, Buf
     return end
 
 
+@emits(ForOp)
 def emit_for(low: FunctionLowering, step: Step) -> None:
     """`scf.for`; the counter that the program has goes to its own end, in 64 bits."""
     op, ev, f = step.op, low.ev, low.f
@@ -153,6 +155,7 @@ def _iterations(low: FunctionLowering, lo: V, hi: V, by: V) -> V:
     return f.op("sdiv", f.add(f.sub(hi, lo), f.sub(by, 1)), by)
 
 
+@emits(IfOp)
 def emit_if(low: FunctionLowering, step: Step) -> None:
     """`scf.if`."""
     op, ev = step.op, low.ev
@@ -169,6 +172,7 @@ def emit_if(low: FunctionLowering, step: Step) -> None:
     bind(ev, op.results, low.f.if_else(ev.scalar(op.operands[0]), side(0), side(1)))
 
 
+@emits(WhileOp)
 def emit_while(low: FunctionLowering, step: Step) -> None:
     """`scf.while`."""
     op, ev = step.op, low.ev
@@ -250,6 +254,7 @@ def _emit_branch(
 # --- calls ------------------------------------------------------------------------------------------
 
 
+@emits(CallOp)
 def emit_call(low: FunctionLowering, step: Step) -> None:
     """`tt.call` of a function that was not inlined."""
     op, ev, f = step.op, low.ev, low.f

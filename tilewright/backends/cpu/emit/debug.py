@@ -12,7 +12,7 @@ from __future__ import annotations
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.cpu.emit.chunks import element_position, for_each_chunk
-from tilewright.backends.cpu.emit.context import FunctionLowering
+from tilewright.backends.cpu.emit.context import FunctionLowering, emits
 from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.scalarize import for_each_lane
 from tilewright.backends.cpu.plan.lanes import chunk_asked, chunk_group
@@ -20,6 +20,7 @@ from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.casts import convert
 from tilewright.backends.llvm.types import I32, I64, NULL, PTR, T, V, const
 from tilewright.ir.types import bit_width, element_type, ir_name, is_float, is_pointer, shape_of
+from tilewright.ops.debug import AssertOp, PrintOp
 
 _VARIADIC = T("...")
 
@@ -64,6 +65,7 @@ def _print_one(low: FunctionLowering, op: Operation, value: SSAValue, v: V, posi
     _printf(low, f"pid (%d, %d, %d){place}{prefix}{which}{form}\n", [*low.pids, *position, shown])
 
 
+@emits(PrintOp)
 def emit_print(low: FunctionLowering, step: Step) -> None:
     """Print every element of one tile."""
     (sink,) = step.sinks
@@ -110,6 +112,7 @@ def _fail_unless(low: FunctionLowering, op: Operation, holds: V) -> None:
     f.start(go_on)
 
 
+@emits(AssertOp)
 def emit_assert(low: FunctionLowering, step: Step) -> None:
     """Check every element of a tile: bounds of places once for a row, equal elements once, others chunk by chunk."""
     (sink,) = step.sinks

@@ -35,7 +35,7 @@ from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.direct_epilogue_store import DirectStore
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, make_chunking, vectorised
 from tilewright.backends.cpu.plan.sides import Sides, plan_sides
-from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
+from tilewright.backends.cpu.plan.steps import Buffer, CopySink, MaterializeSink, ReduceSink, Sink, Step, StoreSink
 from tilewright.backends.cpu.plan.subjects import NONTEMPORAL, TAIL, VECTORS
 from tilewright.backends.cpu.plan.tail_chunks import FEWEST_CHUNKS, Tail, is_dead, plan_tail
 from tilewright.backends.cpu.plan.zero_terms import without_zeros
@@ -47,7 +47,7 @@ from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
 
-_WRITE = frozenset({"materialize", "copy"})
+_WRITE = (MaterializeSink, CopySink)
 
 
 def emit_group(low: FunctionLowering, step: Step) -> None:
@@ -107,7 +107,7 @@ def _emit(ev: Evaluator, step: Step, row: V | None) -> None:
         tell_reductions(ev.decisions, step, chunking)
         enter_nest(ev, step.shape, chunking)
         nest = _GroupNest(ev, step, chunking, sides, row)
-        store = next((sink.op for sink in step.sinks if sink.kind == "store"), None)
+        store = next((sink.op for sink in step.sinks if isinstance(sink, StoreSink)), None)
         if store is not None:
             answer = plan_streaming(ev, step, chunking)
             nest.streamed = answer.plan if isinstance(answer, Yes) else None
@@ -124,9 +124,9 @@ class _GroupNest:
         ev.nest.lanes = sides.lanes
         self.f: Function = ev.f
         self.index: Index = chunking.index
-        self.reductions = [Reduction(ev, sink, chunking) for sink in step.sinks if sink.kind == "reduce"]
+        self.reductions = [Reduction(ev, sink, chunking) for sink in step.sinks if isinstance(sink, ReduceSink)]
         self.roots = [(root, at) for root, _ in step.roots() if is_tile(root) for at in (*sides.indices, self.index)]
-        self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if sink.kind in _WRITE}
+        self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if isinstance(sink, _WRITE)}
         self.loops = [loop for loop in chunking.loops if row is None or loop[0] != 0]
         self.masks = Masks(ev, step, sides.indices, self.loops[-1][0] if self.loops else -1)
         self.prefetched: list[RowPrefetchEmitter] = []  # rows of the next program that the chunks ask for
@@ -290,9 +290,8 @@ class _GroupNest:
         ev, index = self.ev, self.index
         values: dict[int, list[V]] = {}
         for number, sink in enumerate(self.step.sinks):
-            roots = sink.roots[1:] if sink.kind == "store" else sink.roots
-            values[number] = [self._all_sides(root) for root in roots]
-            if sink.source is not None:
+            values[number] = [self._all_sides(root) for root in sink.values]
+            if isinstance(sink, CopySink):
                 values[number] = [memory.read_scratch(ev, sink.source, index, sink.source.elem)]
         for row in self.prefetched:
             row.ask()
@@ -327,16 +326,16 @@ class _GroupNest:
         accumulated: list[list[V]] = []
         for number, sink in enumerate(self.step.sinks):
             given = values.get(number)
-            if sink.kind == "reduce":
+            if isinstance(sink, ReduceSink):
                 k = len(accumulated)
                 accumulated.append(
                     carried[k] if given is None else self.reductions[k].step(carried[k], given, position)
                 )
-            elif given is not None and sink.kind == "store":
+            elif given is not None and isinstance(sink, StoreSink):
                 memory.store_tile(ev, sink, index, given)
             elif given is not None:
                 target = self.targets[number]
-                name = target.elem if sink.source is not None else ir_name(element_type(sink.roots[0].type))
+                name = target.elem if isinstance(sink, CopySink) else ir_name(element_type(sink.roots[0].type))
                 memory.write_scratch(ev, target, index, given[0], name)
         return accumulated
 

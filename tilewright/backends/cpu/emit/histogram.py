@@ -8,14 +8,16 @@ for chunks: if all elements are inside, and the mask holds for all: for each ele
 from __future__ import annotations
 
 from tilewright.backends.cpu.emit.chunks import for_each_chunk
-from tilewright.backends.cpu.emit.context import FunctionLowering
+from tilewright.backends.cpu.emit.context import FunctionLowering, emits
 from tilewright.backends.cpu.emit.scalarize import for_each_lane, in_straight_code
 from tilewright.backends.cpu.plan.lanes import chunk_group
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I1, I32, I64, V, const
+from tilewright.ops.gather import HistogramOp
 
 
+@emits(HistogramOp)
 def emit_histogram(low: FunctionLowering, step: Step) -> None:
     """Emit one histogram."""
     (sink,) = step.sinks

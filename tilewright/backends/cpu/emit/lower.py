@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -23,19 +23,22 @@ from xdsl.ir import Operation
 
 from tilewright.backends.cpu.abi import FRAME_MARK, RUNNING, STOP_STATE
 from tilewright.backends.cpu.emit import atomic, check, control, debug, histogram, scalar, scan
-from tilewright.backends.cpu.emit.context import FunctionLowering, ModuleLowering, safe_name
+from tilewright.backends.cpu.emit.context import EMITTERS, FunctionLowering, ModuleLowering, safe_name
 from tilewright.backends.cpu.emit.dot import lowering as dot_lowering
 from tilewright.backends.cpu.emit.groups import emit_group, emit_rows
 from tilewright.backends.cpu.emit.nontemporal import fence
 from tilewright.backends.cpu.emit.source_lines import at_line_of, begin
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.module import LoopModule, plan_module
-from tilewright.backends.cpu.plan.steps import FunctionPlan, Step
+from tilewright.backends.cpu.plan.steps import DotStep, FunctionPlan, GroupStep, OwnSink, RowsStep, ScalarStep, Step
+from tilewright.backends.cpu.refused import refusal
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import I1, I32, I64, PTR, VOID, T, V, const
+from tilewright.base.errors import CompilationError
 from tilewright.base.options import Options
+from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, ir_name, is_pointer, pointee_bytes
 from tilewright.ir.values import is_tile
 from tilewright.ir.walk import walk
@@ -108,34 +111,25 @@ def _pointers(kernel: FunctionPlan) -> list[tuple[int, int, str]]:
     ]
 
 
-_STEPS: dict[str, Callable[[FunctionLowering, Step], None]] = {
-    "scalar": scalar.emit_scalar,
-    "for": control.emit_for,
-    "if": control.emit_if,
-    "while": control.emit_while,
-    "call": control.emit_call,
-    "dot": dot_lowering.emit_dot_step,
-    "rows": emit_rows,
-}
-_SINKS: dict[str, Callable[[FunctionLowering, Step], None]] = {
-    "scan": scan.emit_scan,
-    "atomic": atomic.emit_atomic,
-    "histogram": histogram.emit_histogram,
-    "print": debug.emit_print,
-    "assert": debug.emit_assert,
-    "check": check.emit_check,
-}
+assert control and debug and histogram and scan  # their emitters are in the table
 
 
 def _emit_step(low: FunctionLowering, step: Step) -> None:
     """Emit one step of a plan."""
-    if step.kind == "group":
-        sink = step.sinks[0]
-        with at_line_of(low.f, sink.op if sink.kind in _SINKS else None):
-            _SINKS.get(sink.kind, emit_group)(low, step)
-    else:
-        with at_line_of(low.f, step.op if step.kind in ("scalar", "dot") else None):
-            _STEPS[step.kind](low, step)
+    sink = step.sinks[0] if isinstance(step, GroupStep) else None
+    op = step.op if sink is None else sink.op
+    emit = EMITTERS.get(type(op))
+    if isinstance(step, ScalarStep):
+        emit = scalar.emit_scalar
+    elif isinstance(step, RowsStep):
+        emit = emit_rows
+    elif isinstance(sink, OwnSink) and emit is None:
+        raise CompilationError(refusal(sink.op), location_of(sink.op))
+    elif sink is not None and emit is None:
+        op, emit = None, emit_group
+    assert emit is not None
+    with at_line_of(low.f, op if isinstance(step, GroupStep | ScalarStep | DotStep) else None):
+        emit(low, step)
 
 
 # --- functions --------------------------------------------------------------------------------------

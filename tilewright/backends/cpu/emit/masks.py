@@ -26,13 +26,15 @@ from tilewright.analysis.index import LANE, Index, pattern, sources
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.clamps import Clamps
 from tilewright.backends.cpu.emit.evaluator import Evaluator
-from tilewright.backends.cpu.plan.steps import Sink, Step
+from tilewright.backends.cpu.plan.steps import Sink, Step, StoreSink
 from tilewright.backends.cpu.plan.subjects import UNMASKED
 from tilewright.backends.llvm.types import I32, I64, V, const, const_vector
 from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.effect_traits import mask_of
 from tilewright.ir.types import bit_width, element_type
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import SplatOp
+from tilewright.ops.debug import AssertOp
 from tilewright.ops.elementwise import SelectOp
 from tilewright.ops.memory import LoadOp
 
@@ -253,11 +255,9 @@ def _comparisons(
     found: dict[tuple[SSAValue, Index], bool] = {}
     seen: set[tuple[SSAValue, Index]] = set()
     stack = [(root, index) for root, _ in step.roots() for index in indices]
-    stores = [sink.roots for sink in step.sinks if sink.kind == "store"]
-    masks = [(roots[2], index) for roots in stores if len(roots) > 2 for index in indices]
-    masks += [(sink.roots[0], index) for sink in step.sinks if sink.kind == "assert" for index in indices]
-    last = [sink.roots[-1] for sink in step.sinks if sink.kind in ("atomic", "histogram") and _is_masked(sink)]
-    masks += [(mask, index) for mask in last for index in indices]
+    stores = [sink.roots for sink in step.sinks if isinstance(sink, StoreSink)]
+    said = filter(None, map(_mask, step.sinks))
+    masks = [(mask, index) for mask in said for index in indices]
     selections: list[tuple[SSAValue, Index]] = []
     pointers = [(roots[0], index) for roots in stores for index in indices]
     while stack:
@@ -282,9 +282,12 @@ def _comparisons(
     return found, pointers
 
 
-def _is_masked(sink: Sink) -> bool:
-    """Whether the last root is a mask: that of a sum stands behind pointers and values, that of counts behind them."""
-    return is_tile(sink.roots[-1]) and len(sink.roots) == (3 if sink.kind == "atomic" else 2)
+def _mask(sink: Sink) -> SSAValue | None:
+    """The tile that says which elements a sink is about; what an assertion says of those that hold is known."""
+    if sink.op is None:
+        return None
+    mask = sink.roots[0] if isinstance(sink.op, AssertOp) else mask_of(sink.op)
+    return mask if mask is not None and is_tile(mask) else None
 
 
 def _conjuncts(

@@ -10,7 +10,7 @@ from tilewright.analysis.constants import constant_of
 from tilewright.backends.cpu.emit import atomic, check, debug, memory
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.values import Nest
-from tilewright.backends.cpu.plan.steps import Step
+from tilewright.backends.cpu.plan.steps import ScalarStep, Step
 from tilewright.backends.llvm.types import I64, V
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import pointee_bytes
@@ -81,7 +81,7 @@ def hoist_invariants(low: FunctionLowering) -> None:
     known: set[SSAValue] = set(low.plan.blocks[0].block.args)
     for step in low.plan.blocks[0].steps:
         op = step.op
-        if step.kind != "scalar" or op is None or step.writes or step.reads or not op.results:
+        if not isinstance(step, ScalarStep) or op is None or step.writes or step.reads or not op.results:
             continue
         if isinstance(op, (GetProgramIdOp, UnsplatOp)) or is_tile(op.results[0]):
             continue

@@ -15,14 +15,14 @@ from contextlib import ExitStack
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.chunks import computing, enter_nest
-from tilewright.backends.cpu.emit.context import FunctionLowering
+from tilewright.backends.cpu.emit.context import FunctionLowering, emits
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.nontemporal import past_caches, plan_streaming
 from tilewright.backends.cpu.emit.prefetch_rows import RowPrefetchEmitter
 from tilewright.backends.cpu.emit.reduce import apply_body
 from tilewright.backends.cpu.plan.lanes import Chunking, make_chunking, survey
-from tilewright.backends.cpu.plan.steps import Step
+from tilewright.backends.cpu.plan.steps import Step, StoreSink
 from tilewright.backends.cpu.plan.subjects import NONTEMPORAL
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I1, I64, T, V, const, const_vector, zero
@@ -30,9 +30,11 @@ from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile, property_int
 from tilewright.ops.elementwise import AddFOp, MulFOp
 from tilewright.ops.reduce import single_operation
+from tilewright.ops.scan import ScanOp
 from tilewright.ops.spec import spec_of
 
 
+@emits(ScanOp)
 def emit_scan(low: FunctionLowering, step: Step) -> None:
     """Emit one scan, with the stores and materializations that go along with it."""
     with computing(low.ev, step):
@@ -178,9 +180,9 @@ class _Scan:
             ev.know(result, index, value)
             if target is not None:
                 memory.write_scratch(ev, target, index, value, name)
-        wanted = [[ev.eval(root, index) for root in sink.roots[sink.kind == "store" :]] for sink in self.others]
+        wanted = [[ev.eval(root, index) for root in sink.values] for sink in self.others]
         for sink, roots in zip(self.others, wanted, strict=True):
-            if sink.kind == "store":
+            if isinstance(sink, StoreSink):
                 memory.store_tile(ev, sink, index, roots)
             else:
                 (target,) = sink.targets

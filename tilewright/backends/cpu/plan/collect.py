@@ -21,7 +21,6 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import is_ragged
 from tilewright.analysis.index import identity
 from tilewright.analysis.matrices import MemoryOperand, memory_operand, strip_views
-from tilewright.backends.cpu.lowering import REFUSED
 from tilewright.backends.cpu.plan.combining import Combining, plan_combining
 from tilewright.backends.cpu.plan.dead_rows import dead_dims
 from tilewright.backends.cpu.plan.demand import Demands
@@ -44,14 +43,31 @@ from tilewright.backends.cpu.plan.lanes import loaded_along
 from tilewright.backends.cpu.plan.launches import Launches
 from tilewright.backends.cpu.plan.pack_cache import PackCache, plan_cache
 from tilewright.backends.cpu.plan.recompute import is_lazy
-from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step, tile_buffer
+from tilewright.backends.cpu.plan.steps import (
+    Buffer,
+    CopySink,
+    DotStep,
+    EndStep,
+    GroupStep,
+    MaterializeSink,
+    OwnSink,
+    ReduceSink,
+    ScalarStep,
+    ScanSink,
+    Sink,
+    Step,
+    StoreSink,
+    tile_buffer,
+)
 from tilewright.backends.cpu.plan.subjects import ACCUMULATOR, DEAD_ROWS, DOT, IN_PLACE, K_STRIPS, KEPT, UNPACKED
+from tilewright.backends.cpu.refused import refusal
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import CompilationError, UnsupportedError
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.op import location_of
+from tilewright.ir.traits import is_collective
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
 from tilewright.ir.values import defining_op, is_tile, property_int
 from tilewright.ir.walk import operations, walk
@@ -61,7 +77,7 @@ from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.debug import AssertOp, BarrierOp, PrintOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.function import CallOp
-from tilewright.ops.gather import GatherOp, HistogramOp
+from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.program import AssumeOp, GetNumProgramsOp, GetProgramIdOp
 from tilewright.ops.reduce import ReduceOp
@@ -69,7 +85,7 @@ from tilewright.ops.scan import ScanOp
 from tilewright.ops.shape import TransOp, UnsplatOp
 
 _IGNORED = (AssumeOp, BarrierOp)
-_REGIONS: Mapping[type[Operation], str] = {ForOp: "for", IfOp: "if", WhileOp: "while", CallOp: "call"}
+_REGIONS = (ForOp, IfOp, WhileOp, CallOp)
 
 
 class FunctionContext:
@@ -216,8 +232,8 @@ class Collector:
 
     def materialize(self, value: SSAValue, buffer: Buffer | None = None, *, at: float | None = None) -> Step:
         """A step that computes a lazy value into scratch; `buffer` given means a copy there, not the value's place."""
-        sink = Sink("materialize", shape_of(value.type), [value])
-        step = self.add(Step("group", self.position if at is None else at, sinks=[sink]))
+        sink = MaterializeSink(shape_of(value.type), [value])
+        step = self.add(GroupStep(self.position if at is None else at, sinks=[sink]))
         if buffer is None:
             buffer = self.place(value)
             self.writer[value] = step
@@ -242,12 +258,12 @@ class Collector:
             self._ragged(op)
         elif is_lazy(op):
             self._lazy(op)
-        elif type(op) in _REGIONS:
-            self._region(op, _REGIONS[type(op)])
+        elif isinstance(op, _REGIONS):
+            self._region(op)
         elif op.has_trait(IsTerminator):
             self._end(op)
         else:
-            handler = _HANDLERS.get(type(op))
+            handler = _HANDLERS.get(type(op)) or (Collector._own if is_collective(op) else None)
             if handler is None:
                 raise CompilationError(refusal(op), location_of(op))
             handler(self, op)
@@ -257,7 +273,7 @@ class Collector:
         if name_is_load(op):
             self.context.where[op] = (self.block, self.position)
         if not is_tile(result):
-            step = self.add(Step("scalar", self.position, op, needs=list(op.operands)))
+            step = self.add(ScalarStep(self.position, op, needs=list(op.operands)))
             step.reads, step.writes = name_is_load(op), "isVolatile" in op.properties
             return
         if isinstance(op, GatherOp):
@@ -268,10 +284,10 @@ class Collector:
     def _ragged(self, op: Operation) -> None:
         """A reshape that no index expresses: its operand is materialized, row after row, to the place of its result."""
         if op.results[0].uses:
-            self._group(Sink("materialize", shape_of(op.operands[0].type), list(op.operands), op))
+            self._group(MaterializeSink(shape_of(op.operands[0].type), list(op.operands), op))
 
     def _scalar(self, op: Operation) -> None:
-        self.add(Step("scalar", self.position, op, needs=list(op.operands)))
+        self.add(ScalarStep(self.position, op, needs=list(op.operands)))
 
     def _group(self, sink: Sink, *, writes: bool = False) -> Step:
         """A step of one sink whose tile results get buffers."""
@@ -280,40 +296,43 @@ class Collector:
             for result in sink.op.results:
                 wanted = is_tile(result) and result.uses
                 sink.targets.append(self.place(result) if wanted else None)
-        return self.add(Step("group", self.position, sink.op, [sink], writes=writes))
+        return self.add(GroupStep(self.position, sink.op, [sink], writes=writes))
 
     def _write(self, op: Operation) -> None:
         """A store, an atomic or a check, of which the records are no root."""
         if is_tile(op.operands[0]):
-            kind = "atomic" if is_atomic(op) else "check" if isinstance(op, CheckOp) else "store"
-            roots = [operand for operand in op.operands if kind != "check" or is_tile(operand)]
-            step = self._group(Sink(kind, shape_of(op.operands[0].type), roots, op), writes=True)
-            step.detail = self.context.combined(op) if kind == "atomic" else None
+            roots = [operand for operand in op.operands if is_tile(operand) or not isinstance(op, CheckOp)]
+            shape = shape_of(op.operands[0].type)
+            sink = StoreSink(shape, roots, op) if isinstance(op, StoreOp) else OwnSink(shape, roots, op)
+            step = self._group(sink, writes=True)
+            step.detail = self.context.combined(op) if is_atomic(op) else None
         else:
-            self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
+            self.add(ScalarStep(self.position, op, needs=list(op.operands), writes=True))
 
     def _reduce(self, op: Operation) -> None:
-        self._group(Sink("reduce", shape_of(op.operands[0].type), list(op.operands), op, property_int(op, "axis")))
+        assert isinstance(op, ReduceOp)
+        self._group(ReduceSink(shape_of(op.operands[0].type), list(op.operands), op, property_int(op, "axis")))
 
     def _scan(self, op: Operation) -> None:
+        assert isinstance(op, ScanOp)
         targets: list[Buffer | None] = [self.place(result) for result in op.results]
         operands, axis = list(op.operands), property_int(op, "axis")
-        self._group(Sink("scan", shape_of(operands[0].type), operands, op, axis, targets))
+        self._group(ScanSink(shape_of(operands[0].type), operands, op, axis, targets))
 
-    def _histogram(self, op: Operation) -> None:
-        targets: list[Buffer | None] = [self.place(op.results[0])]
-        self._group(Sink("histogram", shape_of(op.operands[0].type), list(op.operands), op, targets=targets))
+    def _own(self, op: Operation) -> None:
+        """An operation that its emitter makes of whole tiles of one shape, in a nest where nothing else is."""
+        targets: list[Buffer | None] = [self.place(result) for result in op.results]
+        self._group(OwnSink(shape_of(op.operands[0].type), list(op.operands), op, targets=targets))
 
     def _debug(self, op: Operation) -> None:
-        kind = "print" if isinstance(op, PrintOp) else "assert"
         if not any(map(is_tile, op.operands)):
-            self.add(Step("scalar", self.position, op, needs=list(op.operands), writes=True))
+            self.add(ScalarStep(self.position, op, needs=list(op.operands), writes=True))
             return
         for operand in op.operands:
             if is_tile(operand):
-                self._group(Sink(kind, shape_of(operand.type), [operand], op, targets=[None]), writes=True)
+                self._group(OwnSink(shape_of(operand.type), [operand], op, targets=[None]), writes=True)
             else:
-                self.add(Step("scalar", self.position, op, needs=[operand], writes=True, detail=operand))
+                self.add(ScalarStep(self.position, op, needs=[operand], writes=True, detail=operand))
 
     # -- dot -----------------------------------------------------------------------------------------
 
@@ -333,7 +352,7 @@ class Collector:
         needs = list(op.operands[:2]) + ([] if fresh or first else [c])
         detail = DotDetail(a, b, target, fresh)
         self._packed(op, detail, joined)
-        step = Step("dot", self.position, op, needs=needs, detail=detail)
+        step = DotStep(self.position, op, needs=needs, detail=detail)
         step.after = [first] if first else []
         self.place(result, target)
         self.add(step)
@@ -401,21 +420,21 @@ class Collector:
 
     # -- regions and ends ------------------------------------------------------------------------------
 
-    def _region(self, op: Operation, kind: str) -> None:
+    def _region(self, op: Operation) -> None:
         """A step for an operation with regions: tiles that go in are materialized to the carried buffers first."""
         writes = self.context.captured.writes_memory(op)
-        step = Step(kind, self.position, op, writes=writes, reads=True)
+        step = Step(self.position, op, writes=writes, reads=True)
         outside = self.context.captured.tiles(op)
-        loop = kind in ("for", "while")
+        loop, call = isinstance(op, ForOp | WhileOp), isinstance(op, CallOp)
         for value, users in outside.items():
             if loop and any(isinstance(user, (DotOp, TransOp, GatherOp)) for user in users):
                 self._force_operand(value, users)
             if writes:
                 self._check_loads(value)
         # First values of carried tiles are materialized to their buffers by steps of their own.
-        step.needs = [value for value in op.operands if kind == "call" or not is_tile(value)] + list(outside)
+        step.needs = [value for value in op.operands if call or not is_tile(value)] + list(outside)
         step.needs += self.context.captured.scalars(op)
-        if kind == "call":
+        if call:
             for value in op.operands:
                 if is_tile(value):
                     self.force(value)
@@ -423,7 +442,7 @@ class Collector:
                 if is_tile(result):
                     self.place(result)
         else:
-            step.detail = self._carry(op, kind, step)
+            step.detail = self._carry(op, step)
         self.add(step)
 
     def _force_operand(self, value: SSAValue, users: list[Operation]) -> None:
@@ -442,21 +461,21 @@ class Collector:
         if late:
             raise Replan(late)
 
-    def _carry(self, op: Operation, kind: str, step: Step) -> dict[int, Buffer]:
+    def _carry(self, op: Operation, step: Step) -> dict[int, Buffer]:
         """Buffers of the tile values that an operation with regions carries or results in, by result number."""
-        if kind == "if":
+        if isinstance(op, IfOp):
             return {n: self.place(r) for n, r in enumerate(op.results) if is_tile(r)}
-        firsts = list(op.operands)[3:] if kind == "for" else list(op.operands)
+        firsts = list(op.iter_args if isinstance(op, ForOp) else op.operands)
         carried: dict[int, Buffer] = {}
         for number, first in enumerate(firsts):
             if not is_tile(first):
                 continue
-            carried[number] = buffer = self._carried_buffer(op, kind, number, first)
+            carried[number] = buffer = self._carried_buffer(op, number, first)
             if self.context.demands.placed.get(first) is buffer:
                 step.needs.append(first)
             else:
                 step.after.append(self.materialize(first, buffer, at=self.position - 0.5))
-        if kind == "for":
+        if isinstance(op, ForOp):
             for number, buffer in carried.items():
                 self.place(op.results[number], buffer)
         else:
@@ -465,14 +484,14 @@ class Collector:
                     self.place(result)
         return carried
 
-    def _carried_buffer(self, op: Operation, kind: str, number: int, first: SSAValue) -> Buffer:
+    def _carried_buffer(self, op: Operation, number: int, first: SSAValue) -> Buffer:
         """The buffer of a carried tile: that of its first value if nobody else wants that one, else a new one."""
         found = self.context.demands.placed.get(first)
         same_block = isinstance(first, OpResult) and first.owner.parent is self.block
         if found is not None and same_block and len(list(first.uses)) == 1:
             return found
         elem = ir_name(element_type(first.type))
-        if kind == "for":
+        if isinstance(op, ForOp):
             dot = accumulating_dot(op, number)
             if dot is not None:
                 made = accumulator(self.context.isa, dot)
@@ -480,11 +499,9 @@ class Collector:
                     return found
                 if made.elem == elem:
                     return self.context.new_buffer(made)
-        if kind != "for" or self.context.hands_tiles:
+        if not isinstance(op, ForOp) or self.context.hands_tiles:
             return self.context.new_buffer(tile_buffer(first.type))
-        last = op.regions[0].block.last_op
-        assert last is not None
-        fastest = loaded_along(last.operands[number], self.context.demands.placed, self.context.analysis)
+        fastest = loaded_along(op.yielded[number], self.context.demands.placed, self.context.analysis)
         return self.context.new_buffer(tile_buffer(first.type, fastest))
 
     def _detour(self, value: SSAValue, target: Buffer) -> Step:
@@ -497,8 +514,8 @@ class Collector:
             return self.materialize(value, target)
         aside = self.context.new_buffer(tile_buffer(value.type))
         first = self.materialize(value, aside)
-        sink = Sink("copy", aside.shape, [], targets=[target], source=aside)
-        step = self.add(Step("group", self.position, sinks=[sink]))
+        sink = CopySink(aside.shape, [], targets=[target], source=aside)
+        step = self.add(GroupStep(self.position, sinks=[sink]))
         step.after = [first]
         return step
 
@@ -521,7 +538,7 @@ class Collector:
             if own is not None:
                 self.overwrites.append((step, own, number))
             after.append(step)
-        step = Step("end", self.position, op, needs=[value for value in op.operands if not is_tile(value)])
+        step = EndStep(self.position, op, needs=[value for value in op.operands if not is_tile(value)])
         step.after = after
         self.add(step)
 
@@ -531,13 +548,13 @@ _HANDLERS: Mapping[type[Operation], Callable[[Collector, Operation], None]] = {
     ReduceOp: Collector._reduce,
     ScanOp: Collector._scan,
     DotOp: Collector._dot,
-    HistogramOp: Collector._histogram,
     PrintOp: Collector._debug,
     AssertOp: Collector._debug,
     GetProgramIdOp: Collector._scalar,
     GetNumProgramsOp: Collector._scalar,
     UnsplatOp: Collector._scalar,
 }
+PLANNED = frozenset({*_HANDLERS, *_REGIONS, *_IGNORED})
 
 
 class Replan(Exception):
@@ -575,7 +592,7 @@ def _filled(collector: Collector, value: SSAValue) -> ScratchOperand | None:
         return None
     fastest = loaded_along(source, demands.placed, context.analysis)
     buffer = context.new_buffer(tile_buffer(source.type, fastest))
-    fill = Step("group", collector.position, sinks=[Sink("materialize", buffer.shape, [source], targets=[buffer])])
+    fill = GroupStep(collector.position, sinks=[MaterializeSink(buffer.shape, [source], targets=[buffer])])
     return scratch_operand(buffer, flipped, fill)
 
 
@@ -586,11 +603,6 @@ def _hands_through(collector: Collector, first: SSAValue, loop: Operation, numbe
     ends = [use.index for use in uses if use.operation is block.last_op]
     alone = len(list(first.uses)) == 1 and len(uses) == 1 and outer == ends
     return alone and (block, ends[0]) not in collector.context.must_place
-
-
-def refusal(op: Operation) -> str:
-    """Why the CPU back end does not have an operation."""
-    return REFUSED.get(type(op), f"the CPU back end has no code for {op.name}")
 
 
 def name_is_load(op: Operation) -> bool:

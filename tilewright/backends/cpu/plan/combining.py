@@ -101,10 +101,8 @@ def _told_by_nobody(op: AtomicRMWOp, base: SSAValue, offset: Poly) -> bool:
 
     The window must begin at one place for all of them, known before the first; nothing but other sums may look there.
     """
-    function: Operation | None = op
-    while function is not None and not isinstance(function, FuncOp):
-        function = function.parent_op()
-    if function is None or not function.is_kernel or not holds(UNORDERED_PROGRAMS):
+    function = FuncOp.around(op)
+    if not function.is_kernel or not holds(UNORDERED_PROGRAMS):
         return False
     first = function.body.blocks[0]
     if not all(_is_of(first, value) for value in (base, *offset.atoms())):

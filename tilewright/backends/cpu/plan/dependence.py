@@ -15,8 +15,8 @@ from tilewright.analysis.distinct import Bounds, common, mask_bounds
 from tilewright.analysis.index import Coord, Index
 from tilewright.analysis.origins import origins_of
 from tilewright.base.assumptions import NO_OVERLAP, holds
+from tilewright.ir.effect_traits import mask_of
 from tilewright.ir.types import pointee_bytes
-from tilewright.ops.memory import LoadOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,11 +230,11 @@ def address_of(op: Operation, index: Index, shape: tuple[int, ...], analysis: Af
         analysis: of the function.
     """
     pointer = op.operands[0]
-    masks = op.operands[1:2] if isinstance(op, LoadOp) else op.operands[2:]
+    mask = mask_of(op)
     form = analysis.pointer(pointer, index)
     place = None
     if form.base is not None and not form.offset.residual:
         coords = frozenset(form.offset.coords.items())
         place = Place(form.base, form.offset.constant, coords, shape, pointee_bytes(pointer.type))
-    bounds = mask_bounds([(mask, index) for mask in masks], analysis)
-    return Address(origins_of(pointer), place, bounds, masked=bool(masks))
+    bounds = mask_bounds([] if mask is None else [(mask, index)], analysis)
+    return Address(origins_of(pointer), place, bounds, masked=mask is not None)

@@ -22,11 +22,12 @@ from tilewright.analysis.origins import may_meet, parameters_apart
 from tilewright.backends.cpu.plan.collect import FunctionContext
 from tilewright.backends.cpu.plan.dot import writes_parts
 from tilewright.backends.cpu.plan.dot_step import DotDetail, accumulating_dot, dot_plan, joined_dot
-from tilewright.backends.cpu.plan.steps import Step, memory_bytes
+from tilewright.backends.cpu.plan.steps import DotStep, ScalarStep, Step, memory_bytes
 from tilewright.backends.cpu.plan.subjects import DIRECT_STORE
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import shape_of
 from tilewright.ir.walk import walk
+from tilewright.ops.control import ForOp
 from tilewright.ops.memory import LoadOp, StoreOp
 
 
@@ -54,12 +55,12 @@ def store_directly(context: FunctionContext, order: list[Step]) -> None:
         context: of the function.
         order: the steps of the block; scalars between a product and its store go first.
     """
-    for step in [step for step in order if step.kind in ("for", "dot")]:
+    for step in [step for step in order if (isinstance(step, DotStep) or isinstance(step.op, ForOp))]:
         made = _product(step)
         if made is None:
             continue
         at = order.index(step)
-        end = next(n for n, other in enumerate(order[at + 1 :], at + 1) if other.kind != "scalar")
+        end = next(n for n, other in enumerate(order[at + 1 :], at + 1) if not isinstance(other, ScalarStep))
         store, (dot, detail, result) = order[end], made
         sink = store.sinks[0] if len(store.sinks) == 1 else None
         if sink is None or not isinstance(sink.op, StoreOp) or sink.roots[1] is not result:
@@ -73,7 +74,7 @@ def store_directly(context: FunctionContext, order: list[Step]) -> None:
 def _product(step: Step) -> tuple[Operation, DotDetail, SSAValue] | None:
     """The product of matrices, begun with zero, that a step makes, and what its sums are called behind the step."""
     assert step.op is not None
-    if step.kind == "dot":
+    if isinstance(step, DotStep):
         return (step.op, step.detail, step.op.results[0]) if step.detail.fresh else None
     detail = joined_dot(step)
     if detail is None or not detail.afresh:
@@ -117,7 +118,7 @@ def _where(
 def _loads(context: FunctionContext, step: Step) -> Iterator[Operation]:
     """The loads that a step performs."""
     assert step.op is not None
-    if step.kind == "dot":
+    if isinstance(step, DotStep):
         for value in step.op.operands[:2]:
             yield from context.demands.loads(value)
     else:

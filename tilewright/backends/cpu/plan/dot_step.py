@@ -15,7 +15,7 @@ from tilewright.backends.cpu.plan.dot import DotPlan, plan_dot
 from tilewright.backends.cpu.plan.dot_operands import Operand, ScratchOperand
 from tilewright.backends.cpu.plan.k_strip_mining import KStrips
 from tilewright.backends.cpu.plan.pack_cache import PackCache, plan_cache
-from tilewright.backends.cpu.plan.steps import Buffer, Step, dense_buffer, memory_bytes
+from tilewright.backends.cpu.plan.steps import Buffer, DotStep, GroupStep, Step, dense_buffer, memory_bytes
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import element_type, ir_name, shape_of
@@ -191,7 +191,7 @@ def begin_afresh(order: list[Step]) -> None:
     Args:
         order: the steps of a block; passes that have nothing to fill any more are taken out.
     """
-    for loop in [step for step in order if step.kind == "for"]:
+    for loop in [step for step in order if isinstance(step.op, ForOp)]:
         detail = joined_dot(loop)
         if detail is None:
             continue
@@ -202,11 +202,11 @@ def begin_afresh(order: list[Step]) -> None:
             continue
         for step in order:
             step.sinks = [sink for sink in step.sinks if sink.roots != [first] or sink.targets != [detail.acc]]
-        order[:] = [step for step in order if step.sinks or step.kind != "group"]
+        order[:] = [step for step in order if step.sinks or not isinstance(step, GroupStep)]
         detail.afresh = True
 
 
 def joined_dot(loop: Step) -> DotDetail | None:
     """The product that a planned loop makes of several iterations at a time, if it does."""
     steps = loop.bodies[0].steps
-    return next((step.detail for step in steps if step.kind == "dot" and step.detail.joined is not None), None)
+    return next((step.detail for step in steps if isinstance(step, DotStep) and step.detail.joined is not None), None)

@@ -23,14 +23,24 @@ from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import FunctionContext
 from tilewright.backends.cpu.plan.dependence import Accesses, Place, address_of
 from tilewright.backends.cpu.plan.lanes import chunk_pieces
-from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, Sink, Step
+from tilewright.backends.cpu.plan.steps import (
+    BlockPlan,
+    Buffer,
+    MaterializeSink,
+    ReduceSink,
+    RowsStep,
+    ScalarStep,
+    Sink,
+    Step,
+    StoreSink,
+)
 from tilewright.backends.cpu.plan.subjects import ROWS_FUSED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
 
-_PLAIN = frozenset({"store", "materialize", "reduce"})
+_PLAIN = (StoreSink, MaterializeSink, ReduceSink)
 
 
 @dataclass(slots=True)
@@ -112,13 +122,13 @@ class _Fusing:
             self.done += run.passes
         else:
             body, writes = BlockPlan(self.block, run.passes), any(step.writes for step in run.passes)
-            self.done.append(Step("rows", run.passes[0].position, writes=writes, bodies=[body], detail=run.rows))
+            self.done.append(RowsStep(run.passes[0].position, writes=writes, bodies=[body], detail=run.rows))
         self.done += reversed(behind)
 
     def _rows(self, step: Step) -> int:
         """Rows that a pass goes over one after the other; 0 if it does not."""
         shape = step.shape
-        if step.kind != "group" or step.detail is not None or any(sink.kind not in _PLAIN for sink in step.sinks):
+        if step.detail is not None or not step.is_only(*_PLAIN):
             return 0
         if not shape or shape[0] == 1 or step.axis == 0 or not all(_has_rows(sink) for sink in step.sinks):
             return 0
@@ -151,8 +161,8 @@ class _Fusing:
 
     def _may_go_first(self, step: Step, run: _Run) -> bool:
         """Whether a step that belongs to no row, and does nothing but compute, needs nothing of a run."""
-        kept = step.kind == "group" and all(sink.kind == "materialize" for sink in step.sinks)
-        if step.writes or step.reads or not (kept or step.kind == "scalar"):
+        kept = step.is_only(MaterializeSink)
+        if step.writes or step.reads or not (kept or isinstance(step, ScalarStep)):
             return False
         demands = self.context.demands
         with self.context.computing(step):
@@ -189,7 +199,7 @@ class _Fusing:
         """What a pass loads and stores."""
         found, analysis = Accesses(), self.context.analysis
         for sink in step.sinks:
-            if sink.kind == "store" and sink.op is not None:
+            if isinstance(sink, StoreSink):
                 found.add(address_of(sink.op, identity(sink.shape), sink.shape, analysis), store=True)
         placed = self.context.demands.placed
         own = set(step.computed(placed))

@@ -20,12 +20,21 @@ from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import LANE, Coord, Field, Index, bits_of, identity, whole
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.recompute import is_lazy, table_name
-from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
+from tilewright.backends.cpu.plan.steps import (
+    Buffer,
+    CopySink,
+    MaterializeSink,
+    ReduceSink,
+    ScanSink,
+    Sink,
+    Step,
+    StoreSink,
+)
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import bit_width, element_type, is_float, is_pointer, pointee_bytes, shape_of
-from tilewright.ir.values import defining_op, is_tile
+from tilewright.ir.values import defining_op, is_tile, result_number
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.memory import LoadOp
@@ -50,7 +59,7 @@ class Chunking:
     first: dict[int, int] = field(default_factory=dict)
 
 
-_PLAIN = frozenset({"store", "materialize", "copy"})
+_PLAIN = (StoreSink, MaterializeSink, CopySink)
 # Votes that only decide between dims that have as many others: the first before the second.
 _NOT_REDUCED = 1 / 64
 _REPEATED = 1 / 1024
@@ -88,7 +97,7 @@ def chunk_pieces(
 
 def _goes_in_pieces(sink: Sink) -> bool:
     """Whether a sink may take in pieces of different widths: of a reduction the results are combined."""
-    return sink.kind in _PLAIN or (sink.kind == "reduce" and sink.op is not None and len(sink.op.results) == 1)
+    return isinstance(sink, _PLAIN) or (isinstance(sink, ReduceSink) and len(sink.op.results) == 1)
 
 
 def _square(step: Step, dim: int, isa: CpuFeatures) -> dict[int, tuple[int, int]]:
@@ -97,7 +106,9 @@ def _square(step: Step, dim: int, isa: CpuFeatures) -> dict[int, tuple[int, int]
     Each row is one load, the rows are turned in registers (`memory.write_scratch`), and each column is one store.
     """
     ways = {_fastest(sink) for sink in step.sinks}
-    loads = all(sink.kind == "materialize" and isinstance(defining_op(sink.roots[0]), LoadOp) for sink in step.sinks)
+    loads = all(
+        isinstance(sink, MaterializeSink) and isinstance(defining_op(sink.roots[0]), LoadOp) for sink in step.sinks
+    )
     if not loads or len(ways) != 1 or (other := ways.pop()) in (dim, -1):
         return {}
     bits = min(isa.native_lanes(max(32, bit_width(element_type(sink.roots[0].type)))) for sink in step.sinks)
@@ -238,9 +249,9 @@ def survey(step: Step, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis)
     votes = [0.0] * len(shape)
     widest = 4
     # A strided load can be staged through scratch (`reuse`), a strided store cannot.
-    stored = {sink.roots[0] for sink in step.sinks if sink.kind == "store"}
+    stored = {sink.roots[0] for sink in step.sinks if isinstance(sink, StoreSink)}
     for sink in step.sinks:
-        if sink.kind in ("materialize", "copy", "scan"):
+        if isinstance(sink, MaterializeSink | CopySink | ScanSink):
             votes[_fastest(sink)] += 0.5
     for value, index in _wanted([root for root, _ in step.roots()], shape, placed, analysis):
         if _is_address(value, placed):
@@ -298,9 +309,7 @@ def _made_of(value: SSAValue, index: Index) -> Sequence[tuple[SSAValue, Index]]:
     """Operands at their indices; of a loop's result, what its iterations hand on."""
     op = defining_op(value)
     if isinstance(op, ForOp):
-        last = op.body.block.last_op
-        assert last is not None
-        return [(last.operands[op.results.index(value)], index)]
+        return [(op.yielded[result_number(value)], index)]
     return operand_indices(value, index) if op is not None and is_lazy(op) else []
 
 

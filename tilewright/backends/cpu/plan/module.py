@@ -67,8 +67,7 @@ class LoopModule:
 
 def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
     """Plan all functions of a module (first stage)."""
-    functions = [op for op in module.ops if isinstance(op, FuncOp)]
-    functions.sort(key=lambda function: not function.is_kernel)
+    functions = sorted(FuncOp.all_of(module), key=lambda function: not function.is_kernel)
     plans = {}
     for function in functions:
         decisions = Decisions()

@@ -16,7 +16,7 @@ from typing import Literal
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.analysis.affine import Poly
+from tilewright.analysis.affine import ARITHMETIC, Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.matrices import MemoryOperand
 from tilewright.analysis.origins import may_meet, parameters_apart
@@ -30,9 +30,8 @@ from tilewright.ir.decisions import describe_op
 from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.values import defining_op, is_inside, is_tile, property_int
 from tilewright.ir.walk import walk
-from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.control import ForOp, WhileOp
-from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MinSIOp, MulIOp, SubIOp
+from tilewright.ops.elementwise import DivSIOp, MaxSIOp, MinSIOp
 from tilewright.ops.function import CallOp, FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.program import GetProgramIdOp
@@ -117,10 +116,8 @@ HEAD_WORDS = 4
 
 def _function_of(place: Operation) -> FuncOp | None:
     """The kernel that an operation stands in; None if it is another function."""
-    function: Operation | None = place
-    while function is not None and not isinstance(function, FuncOp):
-        function = function.parent_op()
-    return function if isinstance(function, FuncOp) and function.is_kernel else None
+    function = FuncOp.around(place)
+    return function if function.is_kernel else None
 
 
 def _undisturbed(
@@ -200,9 +197,11 @@ def _keys(values: list[SSAValue], body: Block | None) -> tuple[list[SSAValue], l
     return list(keys), loads
 
 
-# What follows the numbers of programs: every number has another, or each run of numbers has.
-_OTHERS = (AddIOp, SubIOp, MulIOp, ExtSIOp)
-_RUNS = (DivSIOp, MinSIOp, MaxSIOp)
+_RUNS = (
+    DivSIOp,
+    MinSIOp,
+    MaxSIOp,
+)  # each run of numbers of programs has a number; by arithmetic, every one has another
 
 
 def _entries(keys: Sequence[SSAValue], place: Operation, kernel: FuncOp) -> int:
@@ -223,7 +222,7 @@ def _entries(keys: Sequence[SSAValue], place: Operation, kernel: FuncOp) -> int:
                 continue
             if isinstance(op, GetProgramIdOp) and property_int(op, "axis") == last:
                 continue
-            if not isinstance(op, (*_OTHERS, *_RUNS)):
+            if not isinstance(op, (*ARITHMETIC, *_RUNS)):
                 return tuning.KEPT_KEYS
             runs |= isinstance(op, _RUNS)
             stack += op.operands

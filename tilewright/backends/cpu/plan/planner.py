@@ -33,7 +33,19 @@ from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.reuse import share_work
 from tilewright.backends.cpu.plan.scan_forwarding import leave_in_registers
 from tilewright.backends.cpu.plan.scratch import allocate
-from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step, tile_buffer
+from tilewright.backends.cpu.plan.steps import (
+    BlockPlan,
+    Buffer,
+    DotStep,
+    FunctionPlan,
+    GroupStep,
+    MaterializeSink,
+    OwnSink,
+    ScanSink,
+    Step,
+    StoreSink,
+    tile_buffer,
+)
 from tilewright.backends.cpu.plan.subjects import APART_AT_LAUNCH, FUSION
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
@@ -41,10 +53,9 @@ from tilewright.base.errors import InternalError
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import defining_op, is_tile
+from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.gather import GatherOp
-
-_ALONE = frozenset({"atomic", "histogram", "print", "assert", "check"})
 
 
 def plan_function(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> FunctionPlan:
@@ -112,7 +123,7 @@ def plan_block(
     share_work(context, order, collector.placed)
     leave_in_registers(order)
     for step in order:
-        if step.kind in ("for", "if", "while"):
+        if isinstance(step.op, ForOp | IfOp | WhileOp):
             _plan_regions(context, step)
     begin_afresh(order)
     store_directly(context, order)
@@ -127,9 +138,9 @@ def _plan_regions(context: FunctionContext, step: Step) -> None:
     op = step.op
     assert op is not None
     tiles: dict[int, Buffer] = step.detail
-    if step.kind == "if":
+    if isinstance(op, IfOp):
         step.bodies = [plan_block(context, region.block, tiles) for region in op.regions if region.blocks]
-    elif step.kind == "for":
+    elif isinstance(op, ForOp):
         body = op.regions[0].block
         carried = {n: body.args[n + 1] for n in tiles}
         for number, argument in carried.items():
@@ -230,7 +241,7 @@ class _Grouping:
             writer = self.collector.writer.get(leaf)
             if writer is None or writer is step:
                 continue
-            materialize = writer.kind == "group" and all(sink.kind in ("materialize", "scan") for sink in writer.sinks)
+            materialize = writer.is_only(MaterializeSink, ScanSink)
             (soft if materialize and self._same_index(step, leaf) else hard).add(writer)
         if (step.writes or step.reads) and earlier:
             last = self.writers[earlier - 1]
@@ -239,7 +250,7 @@ class _Grouping:
             self._order_load(step, load, earlier, hard, late)
         if step.writes:
             for other in readers:
-                (soft if _is_store(step) and other.kind == "group" else hard).add(other)
+                (soft if _is_store(step) and isinstance(other, GroupStep) else hard).add(other)
         hard.discard(step)
         soft -= hard | {step}
         self.hard[step], self.soft[step] = hard, soft
@@ -299,7 +310,7 @@ class _Grouping:
 
     def _same_index(self, step: Step, value: SSAValue) -> bool:
         """Whether a step reads `value`, which another materializes, only at the index of its own iteration."""
-        return step.kind == "group" and value not in self._elsewhere(step)
+        return isinstance(step, GroupStep) and value not in self._elsewhere(step)
 
     def _elsewhere(self, step: Step) -> set[SSAValue]:
         """Values of which a step reads elements at other indices than its own, in one walk for all of them."""
@@ -323,7 +334,7 @@ class _Grouping:
                 continue
             own = step is writer
             if own or writer in step.after:
-                if step.kind == "dot":
+                if isinstance(step, DotStep):
                     clash = any(argument in self.demands.leaves(value) for value in step.op.operands[:2])  # type: ignore[union-attr]
                 else:
                     clash = not self._same_index(step, argument)
@@ -332,7 +343,7 @@ class _Grouping:
             if clash:
                 raise Replan([(self.collector.block, number)])
             if not own and writer not in step.after:
-                aligned = writer.kind == "group" and self._same_index(step, argument)
+                aligned = isinstance(writer, GroupStep) and self._same_index(step, argument)
                 (self.soft if aligned else self.hard)[writer].add(step)
 
     def _reaches(self, start: Step, goal: Step) -> bool:
@@ -355,7 +366,7 @@ class _Grouping:
         groups: list[_Group] = []
         dependents = Dependents([[self.number[d] for d in self.hard[s] | self.soft[s]] for s in self.steps])
         for step in self.steps:
-            if step.kind != "group" or any(sink.kind in _ALONE for sink in step.sinks):
+            if not isinstance(step, GroupStep) or any(isinstance(sink, OwnSink) for sink in step.sinks):
                 continue
             own = self._group_of(step)
             host = None if step.scans else self._host(own, groups[-tuning.FUSION_LOOK_BACK :], dependents)
@@ -385,7 +396,7 @@ class _Grouping:
             answer = self._can_join(own, group, dependents)
             if isinstance(answer, Yes):
                 return self.context.decisions.note(FUSION, step.place, answer)
-            first_values = all(sink.kind == "materialize" for sink in group.first.sinks)  # of what a loop carries
+            first_values = group.first.is_only(MaterializeSink)  # of what a loop carries
             found = found or (None if first_values else answer)
         if found is not None:
             self.context.decisions.note(FUSION, step.place, found)
@@ -425,7 +436,7 @@ class _Grouping:
             group.accesses = Accesses()
             for step in self.members[group.first]:
                 for sink in step.sinks:
-                    if sink.kind == "store" and sink.op is not None:
+                    if isinstance(sink, StoreSink):
                         stored = self._address(sink.op, identity(sink.shape), sink.shape)
                         group.accesses.add(stored, store=True)
                 for load, index in self._loaded(step):
@@ -505,4 +516,4 @@ def _merged(host: Step, members: list[Step]) -> Step:
 
 def _is_store(step: Step) -> bool:
     """Whether a step only stores tiles."""
-    return step.kind == "group" and all(sink.kind == "store" for sink in step.sinks)
+    return step.is_only(StoreSink)

@@ -26,7 +26,17 @@ from tilewright.analysis.index import Index, identity
 from tilewright.analysis.uniform import is_invariant
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.recompute import is_lazy
-from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, Step
+from tilewright.backends.cpu.plan.steps import (
+    BlockPlan,
+    Buffer,
+    CopySink,
+    MaterializeSink,
+    ReduceSink,
+    RowsStep,
+    ScanSink,
+    Step,
+    StoreSink,
+)
 from tilewright.backends.cpu.plan.subjects import PREFETCHED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
@@ -35,7 +45,7 @@ from tilewright.ir.values import defining_op, is_tile, property_int
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.program import GetProgramIdOp
 
-_PLAIN = frozenset({"store", "materialize", "copy", "reduce", "scan"})
+_PLAIN = (StoreSink, MaterializeSink, CopySink, ReduceSink, ScanSink)
 
 
 @dataclass(slots=True)
@@ -84,7 +94,7 @@ def prefetch_rows(block: BlockPlan, facts: ElementFacts, decisions: Decisions) -
 def _beside(block: BlockPlan) -> Iterator[list[Step]]:
     """The steps of the kernel's block, and those of each of its loops over rows."""
     yield block.steps
-    yield from (step.bodies[0].steps for step in block.steps if step.kind == "rows")
+    yield from (step.bodies[0].steps for step in block.steps if isinstance(step, RowsStep))
 
 
 def _passes(plan: BlockPlan, outer: dict[SSAValue, Buffer]) -> Iterator[tuple[Step, dict[SSAValue, Buffer]]]:
@@ -94,7 +104,7 @@ def _passes(plan: BlockPlan, outer: dict[SSAValue, Buffer]) -> Iterator[tuple[St
     """
     placed = outer | plan.placed
     for step in plan.steps:
-        plain = step.kind == "group" and all(sink.kind in _PLAIN for sink in step.sinks)
+        plain = step.is_only(*_PLAIN)
         if plain and math.prod(step.shape) >= tuning.PREFETCH_ELEMENTS:
             yield step, placed
         for body in step.bodies:

@@ -49,11 +49,12 @@ def _elementwise(kind: type[Operation]) -> str:
 
 def is_lazy(op: Operation) -> bool:
     """Whether results of `op` are recomputed where they are wanted."""
-    return _is_lazy(type(op))
+    return is_lazy_kind(type(op))
 
 
 @functools.cache
-def _is_lazy(kind: type[Operation]) -> bool:
+def is_lazy_kind(kind: type[Operation]) -> bool:
+    """Whether results of operations of a class are recomputed where they are wanted."""
     return kind in _SPECIAL or kind.has_trait(View) or bool(_elementwise(kind))
 
 

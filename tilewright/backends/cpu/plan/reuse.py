@@ -19,16 +19,26 @@ from tilewright.analysis.index import Index, identity, whole
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import FunctionContext
 from tilewright.backends.cpu.plan.lanes import survey, vector_dim
-from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
+from tilewright.backends.cpu.plan.steps import (
+    Buffer,
+    DotStep,
+    GroupStep,
+    MaterializeSink,
+    ReduceSink,
+    ScanSink,
+    Step,
+    StoreSink,
+)
 from tilewright.backends.cpu.plan.subjects import MATERIALIZED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import element_type, i1, pointee_bytes, shape_of
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
+from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
 
-_PLAIN = frozenset({"store", "materialize", "reduce", "scan"})
+_PLAIN = (StoreSink, MaterializeSink, ReduceSink, ScanSink)
 
 
 def share_work(context: FunctionContext, order: list[Step], placed: dict[SSAValue, Buffer]) -> None:
@@ -66,7 +76,7 @@ class _Sharing:
         """Decide for the step at position `at`; gives how far to move on (0 to look at it again)."""
         step = self.order[at]
         before = len(self.placed)
-        if step.kind == "group":
+        if isinstance(step, GroupStep):
             if self._stage(step):
                 return 0
             own = step.computed(self.demands.placed)
@@ -74,7 +84,7 @@ class _Sharing:
                 starts = operand_indices(root, identity(shape)) if root in own else [(root, identity(shape))]
                 if not all(self._walk(step, value, index, shape) for value, index in starts if is_tile(value)):
                     break
-        elif step.kind == "dot":
+        elif isinstance(step, DotStep):
             for fill in step.detail.fills:
                 for root, shape in fill.roots():
                     for value, _ in self.demands.walk(root, identity(shape)):
@@ -83,7 +93,7 @@ class _Sharing:
             for value in filter(is_tile, step.needs):
                 smallest = _repeats(value)
                 costly = smallest not in self.demands.placed and self.demands.cost(smallest) > tuning.LOOP_COST
-                if costly and step.kind in ("for", "while") and not self._are_bounds(smallest):
+                if costly and isinstance(step.op, ForOp | WhileOp) and not self._are_bounds(smallest):
                     self._keep_before(smallest, step)
                     self.answers[smallest] = Yes(step, "once before the loop")
                 shape = shape_of(value.type)
@@ -189,9 +199,9 @@ class _Sharing:
     def _keep_in(self, value: SSAValue, host: Step) -> _Kept:
         """Spill `value` in the earlier step `host` that computes it, or before that."""
         host = self._earliest(value, host)
-        plain = host.kind == "group" and all(sink.kind in _PLAIN for sink in host.sinks)
+        plain = host.is_only(*_PLAIN)
         if (value, host) in self.aligned and plain:
-            host.sinks.append(Sink("materialize", host.shape, [value], targets=[self._place(value)]))
+            host.sinks.append(MaterializeSink(host.shape, [value], targets=[self._place(value)]))
             return _Kept.ALONGSIDE
         return self._keep_before(value, host)
 
@@ -204,7 +214,7 @@ class _Sharing:
         if earliest is not step:
             return self._keep_in(value, earliest)
         shape = shape_of(value.type)
-        sink = Sink("materialize", shape, [value])
+        sink = MaterializeSink(shape, [value])
         at = self.order.index(step)
         if not self._ready(value, at):
             return _Kept.NOT
@@ -214,7 +224,7 @@ class _Sharing:
         if host is not None:
             host.sinks.append(sink)
         else:
-            host = Step("group", step.position, sinks=[sink])
+            host = GroupStep(step.position, sinks=[sink])
             self.order.insert(at, host)
         self._note(cone, host)
         return _Kept.BEFORE
@@ -267,13 +277,14 @@ class _Sharing:
         if self.demands.loads(value):
             return None
         for step in reversed(self.order[max(0, at - tuning.MATERIALIZE_LOOK_BACK) : at]):
-            written = {root for sink in step.sinks for root in sink.roots if sink.kind == "materialize"}
+            written = {root for sink in step.sinks for root in sink.roots if isinstance(sink, MaterializeSink)}
             results = set(step.op.results) if step.op is not None else set()
             results |= {result for sink in step.sinks if sink.op is not None for result in sink.op.results}
-            if leaves & results or step.bodies or step.kind in ("for", "while", "if", "dot"):
+            apart = step.bodies or isinstance(step, DotStep) or isinstance(step.op, ForOp | WhileOp | IfOp)
+            if leaves & results or apart:
                 return None
-            if step.kind == "group" and step.shape == shape and not any(s.axis >= 0 for s in step.sinks):
-                plain = all(sink.kind in ("materialize", "store") for sink in step.sinks) and not step.writes
+            if isinstance(step, GroupStep) and step.shape == shape and not any(s.axis >= 0 for s in step.sinks):
+                plain = step.is_only(MaterializeSink, StoreSink) and not step.writes
                 if plain and (not leaves & written or self._aligned(value, written)):
                     return step
             if leaves & written:

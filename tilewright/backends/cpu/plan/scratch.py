@@ -18,8 +18,10 @@ from xdsl.ir import SSAValue
 from tilewright.backends.cpu.plan.demand import Demands
 from tilewright.backends.cpu.plan.dot_operands import ScratchOperand
 from tilewright.backends.cpu.plan.dot_step import DotDetail
-from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, FunctionPlan, Step
+from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, CopySink, FunctionPlan, RowsStep, Step
 from tilewright.ir.values import is_tile
+from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ops.function import CallOp
 
 _ALIGN = 64
 
@@ -117,10 +119,10 @@ class _Lives:
         self.demands.place(plan.placed)
         for step in plan.steps:
             self.now += 1
-            parts = step.bodies[0].steps if step.kind == "rows" else [step]
+            parts = step.bodies[0].steps if isinstance(step, RowsStep) else [step]
             for buffer in [buffer for part in parts for buffer in self._touched(part)]:
                 self.touch(buffer, self.now)
-            if step.kind == "rows":
+            if isinstance(step, RowsStep):
                 self.rows.append(self.now)
             elif step.bodies:
                 self._regions(step)
@@ -129,9 +131,9 @@ class _Lives:
         begin = self.now
         op = step.op
         assert op is not None
-        if step.kind == "for":
+        if isinstance(step.op, ForOp):
             self._bind(op.regions[0].block.args[1:], step.detail)
-        elif step.kind == "while":
+        elif isinstance(step.op, WhileOp):
             self._bind(op.regions[0].block.args, step.detail)
             passed = {n: self.demands.placed[r] for n, r in enumerate(op.results) if is_tile(r)}
             self._bind(op.regions[1].block.args, passed)
@@ -140,7 +142,7 @@ class _Lives:
             self.block(body)
             self.demands.drop(body.placed)
         self.now += 1
-        if step.kind == "if":
+        if isinstance(step.op, IfOp):
             return
         for buffer, (first, last) in list(self.spans.items()):
             carried = buffer in step.detail.values()
@@ -153,7 +155,9 @@ class _Lives:
     def _touched(self, step: Step) -> Iterator[Buffer]:
         """Buffers that a step reads or writes (not those inside its regions)."""
         for sink in step.sinks:
-            yield from (buffer for buffer in (*sink.targets, sink.source) if buffer is not None)
+            yield from (buffer for buffer in sink.targets if buffer is not None)
+            if isinstance(sink, CopySink):
+                yield sink.source
         values: list[SSAValue] = [root for root, _ in step.roots()]
         if not step.bodies:
             values += step.needs
@@ -169,5 +173,5 @@ class _Lives:
             yield from detail.packed.values()
         elif isinstance(step.detail, dict):
             yield from step.detail.values()
-        if step.op is not None and step.kind in ("call", "while", "for", "if"):
+        if step.op is not None and isinstance(step.op, CallOp | WhileOp | ForOp | IfOp):
             yield from (self.demands.placed[r] for r in step.op.results if r in self.demands.placed)

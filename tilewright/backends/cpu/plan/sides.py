@@ -17,7 +17,7 @@ from tilewright.analysis.affine import ZERO, AffineAnalysis, PointerForm, Poly
 from tilewright.analysis.elements import operand_indices, side_bit
 from tilewright.analysis.index import CONST, LANE, Coord, Field, Index, normal
 from tilewright.backends.cpu.plan.lanes import Chunking
-from tilewright.backends.cpu.plan.steps import Buffer, Step
+from tilewright.backends.cpu.plan.steps import Buffer, MaterializeSink, Step, StoreSink
 from tilewright.ir.types import element_type, is_pointer
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.memory import LoadOp
@@ -44,7 +44,7 @@ class Sides:
 def plan_sides(step: Step, chunking: Chunking, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> Sides:
     """The sides of the chunks of a group; all in one if that is as well."""
     whole = Sides((), [chunking.index], chunking.lanes)
-    if chunking.lanes < 2 * _FEWEST_LANES or any(sink.kind not in ("store", "materialize") for sink in step.sinks):
+    if chunking.lanes < 2 * _FEWEST_LANES or not step.is_only(StoreSink, MaterializeSink):
         return whole
     cone = _Cone(step, chunking.index, placed, analysis)
     if cone.bits is None or not _affine(step, chunking.index, analysis):
@@ -152,7 +152,7 @@ def _lane_bits(index: Index) -> set[int]:
 
 def _affine(step: Step, index: Index, analysis: AffineAnalysis) -> bool:
     """Whether where lanes are stored is known before the program runs."""
-    forms = [analysis.pointer(sink.roots[0], index) for sink in step.sinks if sink.kind == "store"]
+    forms = [analysis.pointer(sink.roots[0], index) for sink in step.sinks if isinstance(sink, StoreSink)]
     return all(form.base is not None and not any(_lane_bits(at) for _, at, _ in form.offset.residual) for form in forms)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
@@ -26,6 +26,9 @@ from tilewright.ir.types import bit_width, element_type, ir_name, scalar_type, s
 from tilewright.ir.values import defining_op
 from tilewright.ops.check import CheckOp
 from tilewright.ops.debug import AssertOp, PrintOp
+from tilewright.ops.memory import StoreOp
+from tilewright.ops.reduce import ReduceOp
+from tilewright.ops.scan import ScanOp
 
 
 @dataclass(eq=False, slots=True)
@@ -79,32 +82,82 @@ class Sink:
     """A consumer of tile values inside a loop nest.
 
     Args:
-        kind: "store", "reduce", "materialize", "copy", "scan", "atomic", "histogram", "print", "assert" or "check".
         shape: iteration space.
         roots: values wanted at every index of the iteration space (scalars may be among them).
         op: the operation, if the sink stands for one.
         axis: dim that is reduced or scanned.
         targets: where results go: one buffer per result, None for scalars and for what nobody reads there. The
             materialization of a reshape fills a row-major buffer of another shape than the iteration space.
-        source: what a "copy" reads.
     """
 
-    kind: str
+    label: ClassVar[str]
     shape: tuple[int, ...]
     roots: list[SSAValue]
     op: Operation | None = None
     axis: int = -1
     targets: list[Buffer | None] = field(default_factory=list)
-    source: Buffer | None = None
+
+    @property
+    def values(self) -> list[SSAValue]:
+        """The roots that are computed as values, not as addresses."""
+        return self.roots
+
+
+@dataclass(eq=False, slots=True)
+class StoreSink(Sink):
+    """Writes to memory; the first root is where."""
+
+    label = "store"
+    op: StoreOp
+
+    @property
+    def values(self) -> list[SSAValue]:
+        return self.roots[1:]
+
+
+@dataclass(eq=False, slots=True)
+class ReduceSink(Sink):
+    """Combines along `axis`."""
+
+    label = "reduce"
+    op: ReduceOp
+
+
+@dataclass(eq=False, slots=True)
+class ScanSink(Sink):
+    """Combines along `axis`, and keeps what came before each element; the stores of that go along with it."""
+
+    label = "scan"
+    op: ScanOp
+
+
+class MaterializeSink(Sink):
+    """Writes its only root to scratch."""
+
+    label = "materialize"
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class CopySink(Sink):
+    """Copies what is in scratch at `source`."""
+
+    label = "copy"
+    source: Buffer
+
+
+@dataclass(eq=False, slots=True)
+class OwnSink(Sink):
+    """An operation that is alone in its nest, made by the emitter of its class."""
+
+    label = ""
+    op: Operation
 
 
 @dataclass(eq=False, slots=True)
 class Step:
-    """Something that runs at one place of a block.
+    """Something that runs at one place of a block: one of the classes below, or an operation with a region or a call.
 
     Args:
-        kind: "scalar", "group", "rows", "dot", "for", "if", "while", "call" or "end" (the terminator). "rows" are
-            groups, those of its only body, in a loop over the first dim of all of them.
         position: place in program order, to order steps that do not depend on each other.
         op: the operation; None for groups that only materialize.
         sinks: what a group consumes.
@@ -113,11 +166,10 @@ class Step:
         reads: whether such memory is read by the step itself (not by the lazy loads it evaluates).
         after: steps that must come first for reasons other than values and memory.
         bodies: plans of nested regions.
-        detail: what the lowering of the kind needs.
+        detail: what its emitter needs.
         prefetched: rows of the next program that a group asks for (`ahead.RowPrefetch`).
     """
 
-    kind: str
     position: float
     op: Operation | None = None
     sinks: list[Sink] = field(default_factory=list)
@@ -141,11 +193,11 @@ class Step:
     @property
     def scans(self) -> bool:
         """Whether it is a scan, with the stores of what it computes."""
-        return bool(self.sinks) and self.sinks[0].kind == "scan"
+        return bool(self.sinks) and isinstance(self.sinks[0], ScanSink)
 
     @property
-    def stores(self) -> list[Sink]:
-        return [sink for sink in self.sinks if sink.kind == "store"]
+    def stores(self) -> list[StoreSink]:
+        return [sink for sink in self.sinks if isinstance(sink, StoreSink)]
 
     @property
     def axis(self) -> int:
@@ -160,7 +212,7 @@ class Step:
 
     def computed(self, placed: dict[SSAValue, Buffer]) -> list[SSAValue]:
         """Values that the group itself writes to their place, and so cannot read there."""
-        materializations = [sink for sink in self.sinks if sink.kind == "materialize"]
+        materializations = [sink for sink in self.sinks if isinstance(sink, MaterializeSink)]
         return [sink.roots[0] for sink in materializations if placed.get(sink.roots[0]) is sink.targets[0]]
 
     def roots(self) -> Iterator[tuple[SSAValue, tuple[int, ...]]]:
@@ -168,6 +220,30 @@ class Step:
         for sink in self.sinks:
             for root in sink.roots:
                 yield root, sink.shape
+
+    def is_only(self, *kinds: type[Sink]) -> bool:
+        """Whether it is a group of such sinks alone."""
+        return isinstance(self, GroupStep) and all(isinstance(sink, kinds) for sink in self.sinks)
+
+
+class ScalarStep(Step):
+    """An operation on scalars."""
+
+
+class GroupStep(Step):
+    """One loop nest over the iteration space of its sinks."""
+
+
+class RowsStep(Step):
+    """The groups of its only body in a loop over the first dim of all of them."""
+
+
+class DotStep(Step):
+    """A dot."""
+
+
+class EndStep(Step):
+    """The terminator."""
 
 
 @dataclass(eq=False, slots=True)
@@ -237,20 +313,21 @@ def render(plan: FunctionPlan, names: dict[SSAValue, str] | None = None) -> str:
 
 def _render_block(plan: BlockPlan, indent: str, lines: list[str]) -> None:
     for step in plan.steps:
-        if step.kind == "scalar":
+        if isinstance(step, ScalarStep):
             continue
-        if step.kind == "group":
+        if isinstance(step, GroupStep):
             extents = "x".join(map(str, step.shape))
             lines.append(f"{indent}group [{extents}]: " + "; ".join(_render_sink(sink) for sink in step.sinks))
         else:
-            lines.append(f"{indent}{step.op.name if step.op is not None else step.kind}{_render_detail(step)}")
+            lines.append(f"{indent}{step.op.name if step.op is not None else 'rows'}{_render_detail(step)}")
         for body in step.bodies:
             _render_block(body, indent + "  ", lines)
 
 
 def _render_sink(sink: Sink) -> str:
     targets = ", ".join(b.label for b in sink.targets if b is not None)
-    what = f"{sink.kind} {sink.op.name}" if sink.op is not None and sink.kind != "store" else sink.kind
+    named = [sink.op.name] if sink.op is not None and not isinstance(sink, StoreSink) else []
+    what = " ".join([sink.label] * bool(sink.label) + named)
     what += f" axis {sink.axis}" if sink.axis >= 0 else ""
     return f"{what} -> {targets}" if targets else what
 

@@ -25,7 +25,7 @@ from tilewright.analysis.index import Index, whole
 from tilewright.analysis.slices import slices_of
 from tilewright.backends.cpu.plan.dead_rows import is_made_in_loop
 from tilewright.backends.cpu.plan.recompute import cast_name, is_lazy
-from tilewright.backends.cpu.plan.steps import Buffer, Sink, Step
+from tilewright.backends.cpu.plan.steps import Buffer, CopySink, MaterializeSink, ReduceSink, Sink, Step, StoreSink
 from tilewright.backends.cpu.plan.wrapped_indices import implies
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.order import operands_first
@@ -86,11 +86,11 @@ def plan_tail(
     known = _TailValues(dim, frozenset(false), placed)
     others, again = 0, []
     for number, sink in enumerate(step.sinks):
-        if sink.kind == "store":
+        if isinstance(sink, StoreSink):
             if not all(len(sink.roots) > 2 and known.is_false((sink.roots[2], index)) for index in indices):
                 return No("a store goes on where masks end", sink.op)
             continue
-        if sink.source is not None:
+        if isinstance(sink, CopySink):
             return No("a tile is copied", sink.op)
         for root in sink.roots:
             causes = (known.cause((root, index)) for index in indices)
@@ -99,7 +99,7 @@ def plan_tail(
                 return No("elements past the end differ", defining_op(cause))
         others += 1
         bounds = [form for form in false.values() if set(form.coords) == {indices[0][dim]} and not form.residual]
-        if sink.kind == "materialize":
+        if isinstance(sink, MaterializeSink):
             unread = any(_is_unread(step, sink, dim, _along(form, dim, step), analysis) for form in bounds)
         else:
             unread = all(_takes_once(sink, known, index) for index in indices)
@@ -110,7 +110,7 @@ def plan_tail(
 
 def _takes_once(sink: Sink, known: _TailValues, index: Index) -> bool:
     """Whether a reduction that has taken in a value is not changed by it any more."""
-    op = single_operation(sink.op.regions[0].block) if sink.kind == "reduce" and sink.op is not None else None
+    op = single_operation(sink.op.regions[0].block) if isinstance(sink, ReduceSink) else None
     monoid = None if op is None else spec_of(op).monoid
     if monoid is None:
         return False
@@ -122,7 +122,7 @@ def _is_unread(step: Step, sink: Sink, dim: int, bound: Form, analysis: AffineAn
     """Whether nobody but the group itself wants what it keeps in scratch past the end."""
     if shape_of(sink.roots[0].type) != step.shape or _varies(bound):
         return False
-    apart = [each.op for each in step.sinks if each.kind == "reduce" and each.op is not None]
+    apart = [each.op for each in step.sinks if isinstance(each, ReduceSink)]
     return _are_dead(sink.roots, dim, bound, analysis, apart)
 
 
@@ -137,13 +137,13 @@ def is_dead(step: Step, dim: int, form: Form, analysis: AffineAnalysis) -> bool:
     """
     bound = _along(form, dim, step)
     for sink in step.sinks:
-        if sink.kind == "store":
+        if isinstance(sink, StoreSink):
             if len(sink.roots) < 3 or not implies(sink.roots[2], dim, bound, analysis):
                 return False
             continue
-        if sink.source is not None or sink.axis == dim or shape_of(sink.roots[0].type) != step.shape:
+        if isinstance(sink, CopySink) or sink.axis == dim or shape_of(sink.roots[0].type) != step.shape:
             return False
-        reduced = sink.op if sink.kind == "reduce" else None
+        reduced = sink.op if isinstance(sink, ReduceSink) else None
         made = sink.roots if reduced is None else reduced.results
         rows = dim if reduced is None else dim - (sink.axis < dim)
         if _varies(bound) or not _are_dead(made, rows, bound, analysis):

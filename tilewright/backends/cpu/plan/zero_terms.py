@@ -19,7 +19,7 @@ from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, identity, whole
 from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.recompute import cast_name
-from tilewright.backends.cpu.plan.steps import Buffer, Step
+from tilewright.backends.cpu.plan.steps import Buffer, ReduceSink, Step
 from tilewright.base.decision import Yes
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import shape_of
@@ -32,7 +32,7 @@ from tilewright.ops.reduce import single_operation
 def without_zeros(step: Step, chunking: Chunking, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> Chunking:
     """The chunks of a group, without those that would add nothing to any of its sums."""
     axis = step.axis
-    if axis < 0 or axis in chunking.lane_bits or any(sink.kind != "reduce" for sink in step.sinks):
+    if axis < 0 or axis in chunking.lane_bits or not step.is_only(ReduceSink):
         return chunking
     end, zeros = 1, _Zeros(axis, step.shape[axis], placed, analysis)
     for sink in step.sinks:

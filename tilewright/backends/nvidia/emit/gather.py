@@ -16,6 +16,7 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.constants import constant_of
 from tilewright.backends.llvm.types import I1, I32, const
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import WARP
@@ -39,9 +40,8 @@ from tilewright.ir.types import i32, shape_of
 from tilewright.layouts import f2
 from tilewright.layouts.linear import LinearLayout, log2
 from tilewright.layouts.padding import padded_shape
-from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.casts import ExtSIOp, ExtUIOp
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise import SubIOp, XOrIOp
 from tilewright.ops.gather import GatherOp, HistogramOp
@@ -164,10 +164,7 @@ def flipped_position(value: SSAValue, axis: int) -> int | None:
 
 def _number(value: SSAValue) -> int | None:
     """The integer that every element is, if that is known."""
-    op = value.owner
-    if isinstance(op, SplatOp):
-        return _number(op.operands[0])
-    number = op.splat_value if isinstance(op, ConstantOp) else None
+    number = constant_of(value)
     return number if isinstance(number, int) else None
 
 

@@ -33,7 +33,7 @@ from tilewright.base.target import Target
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import location_of
 from tilewright.ir.types import ir_name, is_pointer
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, walk
 from tilewright.ops.debug import AssertOp
 from tilewright.ops.descriptor import MakeTensorDescOp
 from tilewright.ops.function import FuncOp, ReturnOp
@@ -95,14 +95,14 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     Raises:
         CompilationError: something that the target cannot do, with its place.
     """
-    function = next(op for op in module.ops if isinstance(op, FuncOp) and op.is_kernel)
+    function = FuncOp.kernel_of(module)
     arch = arch_of(target)
     allocation = allocate(function)
     llvm = NvModule(features_of(target))
     symbol = re.sub(r"[^A-Za-z0-9_$]", "_", function.symbol)
     block = function.body.block
     needs_log = any(isinstance(op, AssertOp) for op in walk(function))
-    descriptors = [op for op in walk(function) if isinstance(op, MakeTensorDescOp)]
+    descriptors = every(function, MakeTensorDescOp)
     parameters: list[T | tuple[T, str]] = [_parameter(argument.type) for argument in block.args]
     parameters += [(PTR, _TENSOR_MAP)] * len(descriptors)
     persistent = any(isinstance(op, ProgramCountOp) for op in walk(function))
@@ -144,7 +144,7 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
 
 def _extra_warps(function: FuncOp, options: CudaOptions) -> int:
     """Warps of roles beside those for which tiles are laid out."""
-    roles = [op.attr_values() for op in walk(function) if isinstance(op, EnterRoleOp)]
+    roles = [op.attr_values() for op in every(function, EnterRoleOp)]
     ends = (int(role["first_warp"]) + int(role["num_warps"]) for role in roles)
     return max(ends, default=options.block_warps) - options.block_warps
 

@@ -8,7 +8,7 @@ loaded, computed and stored need not be converted in between.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.plan.team import Team
 from tilewright.backends.nvidia.tgir.types import memory_bits
-from tilewright.ir.effect_traits import is_atomic
+from tilewright.ir.effect_traits import is_atomic, mask_of
 from tilewright.ir.types import element_type, pointee_bytes, shape_of
 from tilewright.layouts import f2
 from tilewright.layouts.linear import LinearLayout
@@ -81,12 +81,6 @@ def widest_vector(facts: Facts[AxisFacts], pointer: SSAValue, mask: SSAValue | N
     aligned = max(1, known.divisibility[axis] // size)
     under_mask = _WIDEST if mask is None else facts[mask].constancy[axis]
     return min(known.contiguity[axis], aligned, max(1, _WIDEST // size), under_mask)
-
-
-def mask_of(op: Operation) -> SSAValue | None:
-    """The mask of a load, store or atomic."""
-    masked: Sequence[SSAValue] = getattr(op, "masked", ())
-    return masked[0] if masked else None
 
 
 # --- prices -------------------------------------------------------------------------------------------

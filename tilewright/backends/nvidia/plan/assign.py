@@ -49,6 +49,7 @@ from tilewright.backends.nvidia.plan.team import Team
 from tilewright.backends.nvidia.tgir.types import memory_bits
 from tilewright.base.errors import CompilationError
 from tilewright.ir.op import location_of
+from tilewright.ir.traits import is_collective
 from tilewright.ir.types import element_type, shape_of
 from tilewright.ir.values import is_tile
 from tilewright.ir.walk import walk
@@ -59,9 +60,8 @@ from tilewright.ops.control import ConditionOp, ForOp, FuncOp, IfOp, WhileOp, Yi
 from tilewright.ops.debug import AssertOp, PrintOp
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.gather import GatherOp, HistogramOp
+from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
-from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
 from tilewright.ops.shape import CatOp, JoinOp, SplitOp, UnsplatOp
 from tilewright.passes.dce import is_removable
@@ -291,7 +291,7 @@ class _States:
             return special(self, op)
         if follows_result(op):
             return self._computed(op)
-        if is_ragged(op):
+        if is_ragged(op) or is_collective(op):
             return self._combining(op)
         raise CompilationError(f"{op.name} on tiles is not supported on CUDA", location_of(op))
 
@@ -368,7 +368,7 @@ _SPECIAL: dict[type[Operation], Callable[[_States, Operation], State]] = {
     BroadcastOp: _States._broadcast,
     ExpandDimsOp: _States._expand_dims,
     DotOp: _States._dot,
-    **dict.fromkeys((ReduceOp, ScanOp, HistogramOp, JoinOp, SplitOp, CatOp, UnsplatOp), _States._combining),
+    **dict.fromkeys((ScanOp, JoinOp, SplitOp, CatOp, UnsplatOp), _States._combining),
     GatherOp: _States._gather,
     PrintOp: _States._reported,
     AssertOp: _States._reported,

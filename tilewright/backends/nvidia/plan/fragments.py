@@ -83,17 +83,9 @@ def _fast_in_memory(value: SSAValue, user: Operation) -> int | None:
     if isinstance(load, DescriptorLoadOp):
         fast = len(shape_of(load.result.type)) - 1
     elif isinstance(load, LoadOp):
-        access = access_of(load, axis_facts(_function(user)))
+        access = access_of(load, axis_facts(FuncOp.around(user)))
         fast = access.order[0] if access.run > 1 else None
     return fast if fast is None or not turned else 1 - fast
-
-
-def _function(op: Operation) -> FuncOp:
-    parent = op.parent_op()
-    while not isinstance(parent, FuncOp):
-        assert parent is not None
-        parent = parent.parent_op()
-    return parent
 
 
 # --- layouts ------------------------------------------------------------------------------------------------------

@@ -57,9 +57,7 @@ def _may_gain(op: Operation) -> bool:
     if isinstance(op, IfOp):
         return _is_between_dots(op)
     if isinstance(op, ForOp):
-        last = op.body.block.last_op
-        given = last.operands if last is not None else ()
-        ahead = any(is_tile(value) and isinstance(defining_op(value), LoadOp) for value in given)
+        ahead = any(is_tile(value) and isinstance(defining_op(value), LoadOp) for value in op.yielded)
         return (ahead or isinstance(op.parent_op(), ForOp)) and _multiplies(op)
     return isinstance(op, DotOp) and isinstance(op.c.owner, DotOp)
 

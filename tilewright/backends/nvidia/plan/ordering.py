@@ -34,7 +34,7 @@ from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.assumptions import NO_OVERLAP, holds
 from tilewright.base.decision import No, Yes
 from tilewright.ir.decisions import Decisions, describe_op, user_place
-from tilewright.ir.effect_traits import is_atomic
+from tilewright.ir.effect_traits import is_atomic, mask_of
 from tilewright.ir.types import pointee_bytes, shape_of
 from tilewright.ir.values import defining_op
 from tilewright.ir.walk import walk
@@ -212,7 +212,7 @@ class _Own:
         return found
 
     def _bounds(self, op: Operation, index: Index) -> Bounds:
-        mask = op.mask if isinstance(op, LoadOp | StoreOp) else None
+        mask = mask_of(op)
         return {} if mask is None else mask_bounds([(mask, index)], self._analysis)
 
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tilewright.analysis.constants import constant_of
 from tilewright.analysis.origins import may_meet
 from tilewright.analysis.solver import Facts
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.emit.memory import access_groups
 from tilewright.backends.nvidia.emit.shared import contiguous, offsets_in
-from tilewright.backends.nvidia.plan.anchors import mask_of
 from tilewright.backends.nvidia.plan.operands import buffer_layout
 from tilewright.backends.nvidia.plan.tma import buffer_type
 from tilewright.backends.nvidia.tgir.facts import axis_facts
@@ -27,31 +27,28 @@ from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, LocalAllocOp, W
 from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, memdesc_bytes, memdesc_type, memory_bits
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
-from tilewright.ir.effect_traits import is_without_effects
+from tilewright.ir.effect_traits import is_without_effects, mask_of
+from tilewright.ir.traits import is_collective
 from tilewright.ir.types import bit_width, element_type, is_pointer, shape_of
 from tilewright.ir.walk import walk
 from tilewright.layouts.access import unique_registers
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.tile import transpose_tile
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp, YieldOp
 from tilewright.ops.debug import AssertOp, BarrierOp, PrintOp
 from tilewright.ops.descriptor import DescriptorLoadOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.facts import AxisFacts
 from tilewright.ops.function import FuncOp
-from tilewright.ops.gather import GatherOp, HistogramOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.program import AssumeOp
-from tilewright.ops.reduce import ReduceOp
-from tilewright.ops.scan import ScanOp
 from tilewright.ops.shape import TransOp
 
 _LEAST_COPY, _WIDEST_COPY = 4, 16  # bytes of the smallest and the widest cp.async
 _HARMLESS = (LoadOp, DescriptorLoadOp, AssertOp, PrintOp, YieldOp, IfOp, AssumeOp)
 # Without side effects, but too costly to be done twice in every iteration, or not to be done for an iteration that
 # there is not.
-_COSTLY = (DotOp, ConvertLayoutOp, ReduceOp, ScanOp, GatherOp, HistogramOp, LoadOp, DescriptorLoadOp)
+_COSTLY = (ConvertLayoutOp, LoadOp, DescriptorLoadOp)  # and collective operations
 
 
 Load = LoadOp | DescriptorLoadOp
@@ -208,7 +205,7 @@ def _reaches_dot(load: Load) -> bool:
 def _movable(load: Load, body: Block) -> No | None:
     """Why a load cannot be made some iterations ahead: its address is not known then, or what is off is not zero."""
     other = load.other if isinstance(load, LoadOp) else None
-    if other is not None and not (isinstance(other.owner, ConstantOp) and other.owner.splat_value == 0):
+    if other is not None and constant_of(other) != 0:
         return No("a copy puts zeros where the mask is off", other.owner, "other=0")
     found = address_slice(_address(load), body)
     return found if isinstance(found, No) else None
@@ -259,7 +256,7 @@ def _is_costly(op: Operation) -> bool:
     """Whether an operation is not to be done once more in every iteration; a branch is as costly as what it holds."""
     if isinstance(op, IfOp | YieldOp):
         return False
-    return bool(op.regions) or isinstance(op, _COSTLY) or not is_without_effects(op)
+    return bool(op.regions) or isinstance(op, _COSTLY) or is_collective(op) or not is_without_effects(op)
 
 
 # --- buffers ------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import DenseArrayBase, TensorType
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
+from tilewright.analysis.constants import constant_of
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.device.tensormap import Recipe
 from tilewright.backends.nvidia.tgir.types import MemDescType, memdesc_type, memory_bits
@@ -25,7 +26,6 @@ from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT, hardware_swizzled, row_major, widest_swizzle
 from tilewright.ops.casts import ExtSIOp, TruncIOp
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.descriptor import MakeTensorDescOp, TensorDescType
 
 ROUNDED = "tw.tf32"  # of a descriptor whose blocks are rounded to tf32 on the way
@@ -209,7 +209,7 @@ def _source(value: SSAValue) -> list[int | None]:
         value = value.owner.operands[0]
     if isinstance(value, BlockArgument):
         return [value.index, None]
-    number = value.owner.splat_value if isinstance(value.owner, ConstantOp) else None
+    number = constant_of(value)
     assert number is not None, "a descriptor of the host is made of parameters and constants"
     return [None, int(number)]
 

@@ -44,12 +44,13 @@ from tilewright.base.errors import VerificationError
 from tilewright.ir.levels import Level, tile_type_rule
 from tilewright.ir.levels import verify as verify_level
 from tilewright.ir.op import TileOp
+from tilewright.ir.traits import is_collective
 from tilewright.ir.types import element_type, shape_of
 from tilewright.layouts.conversion import POSITION
 from tilewright.layouts.distributed import WARP_SIZE, dim_names
 from tilewright.layouts.padding import padded_shape
 from tilewright.ops.dot import DotOp
-from tilewright.ops.gather import GatherOp, HistogramOp
+from tilewright.ops.gather import GatherOp
 from tilewright.ops.levels import type_rule
 from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
@@ -139,12 +140,12 @@ def _check_layouts(op: TileOp) -> None:
         _require(op, layout_of(op.indices) == layout_of(op.result))
     elif isinstance(op, DotOp):
         _require(op, layout_of(op.c) == layout_of(op.d))
-    elif isinstance(op, HistogramOp):
-        _require(op, len({layout_of(tile) for tile in tiles}) == 1)
     elif isinstance(op, _FORWARD) and tiles and not is_ragged(op):
         wanted = result_layout(op, layout_of(tiles[0]))
         _require(op, all(layout_of(tile) == layout_of(tiles[0]) for tile in tiles))
         _require(op, all(layout_of(result) == wanted for result in op.results if shape_of(result.type)))
+    elif is_collective(op):
+        _require(op, len({layout_of(tile) for tile in tiles}) == 1)
 
 
 _FORWARD = (ReduceOp, ScanOp, JoinOp, SplitOp, CatOp)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from tilewright.backends.cpu.emit.context import FunctionLowering, JoinedIterations
 from tilewright.backends.cpu.emit.values import Nest
-from tilewright.backends.cpu.plan.steps import Step
+from tilewright.backends.cpu.plan.steps import ScalarStep, Step
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import V
 from tilewright.ir.types import ir_name
@@ -42,7 +42,7 @@ def each_iteration(low: FunctionLowering, iterations: JoinedIterations, fill: St
         ev.enter(Nest())
         begin_iteration(low, iterations, loop.index)
         for step in iterations.body.steps:
-            if step.kind == "scalar":
+            if isinstance(step, ScalarStep):
                 low.emit_step(step)
         low.emit_step(fill)
         ev.enter(Nest())

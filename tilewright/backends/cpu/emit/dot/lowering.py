@@ -13,7 +13,7 @@ from typing import Literal
 
 from tilewright.analysis.affine import Poly
 from tilewright.analysis.matrices import MemoryOperand
-from tilewright.backends.cpu.emit.context import FunctionLowering
+from tilewright.backends.cpu.emit.context import FunctionLowering, emits
 from tilewright.backends.cpu.emit.dot import DotPlan, amx, dot, dot_in_place, kept, pack, plan_dot
 from tilewright.backends.cpu.emit.dot.iterations import each_iteration, filled
 from tilewright.backends.cpu.emit.dot.pack import Order
@@ -26,7 +26,7 @@ from tilewright.backends.cpu.plan.dot_step import DotDetail, a_in_place, dot_pla
 from tilewright.backends.cpu.plan.steps import Step, memory_bytes
 from tilewright.backends.llvm.types import I1, I64, VOID, V, const
 from tilewright.ir.types import shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.dot import DotOp
 
 
@@ -82,7 +82,7 @@ def begin_range(low: FunctionLowering) -> bool:
     for cache in low.plan.caches:
         kept.begin_range(low, cache)
     functions = (plan.function for plan in low.state.loops.plans.values())  # those that are called too
-    dots = (op for function in functions for op in walk(function) if isinstance(op, DotOp))
+    dots = (op for function in functions for op in every(function, DotOp))
     if any(dot_plan(low.f.isa, op).is_amx for op in dots):
         amx.configure(low.f)
         return True
@@ -95,6 +95,7 @@ def end_range(low: FunctionLowering, used: bool) -> None:
         amx.release(low.f)
 
 
+@emits(DotOp)
 def emit_dot_step(low: FunctionLowering, step: Step) -> None:
     """Emit one dot."""
     op, detail, f, ev = step.op, step.detail, low.f, low.ev
