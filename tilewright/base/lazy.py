@@ -111,7 +111,7 @@ class Behind:
         """The spec of the module, whose loader goes on with the other; None for all other modules."""
         if name != self._name:
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
             return spec
@@ -140,7 +140,7 @@ def load_behind(name: str, follower: str, unless: Callable[[], bool] = lambda: F
     if name in sys.modules:
         behind.follow()
     else:
-        sys.meta_path.insert(0, behind)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, behind)
 
 
 @contextmanager
