@@ -217,7 +217,7 @@ def _softmax(rows: int, columns: int, floor: float = 0.95, warps: tuple[int, ...
             out = torch.empty_like(x)
             return (
                 lambda: module.softmax_kernel[(rows,)](
-                    out, x, x.stride(0), out.stride(0), columns, BLOCK=columns, **config
+                    out, x, x.stride(0), out.stride(0), columns, BLOCK=1 << (columns - 1).bit_length(), **config
                 ),
                 out,
             )
@@ -250,31 +250,34 @@ def _layer_norm(rows: int, columns: int) -> Race:
     return Race("layer norm", f"f16 {rows}x{columns}", "layer_norm", 0.95, work, "TB/s", configs, prepare)
 
 
-def _matmul(n: int, dtype: torch.dtype, name: str, floor: float, precision: str = "tf32") -> Race:
-    """A square product; 8-bit floats, which tensor cores take along K alone, have B as a transposed view."""
+def _matmul(
+    sizes: int | tuple[int, int, int], dtype: torch.dtype, name: str, floor: float, precision: str = "tf32"
+) -> Race:
+    """A product, square if one size is given, else of rows, columns and depth; 8-bit floats, which tensor cores take
+    along K alone, have B as a transposed view."""
+    m, n, k = (sizes, sizes, sizes) if isinstance(sizes, int) else sizes
 
     def prepare() -> Any:
-        a = torch.randn(n, n, device="cuda").to(dtype)
-        b = torch.randn(n, n, device="cuda").to(dtype)
         narrow = dtype.itemsize == 1
-        b = b.T if narrow else b
+        a = torch.randn(m, k, device="cuda").to(dtype)
+        b = torch.randn(n, k, device="cuda").to(dtype).T if narrow else torch.randn(k, n, device="cuda").to(dtype)
         kind = torch.float16 if narrow else dtype
 
         def make(module: ModuleType, config: Config) -> tuple[Function, torch.Tensor]:
-            out = torch.empty(n, n, device="cuda", dtype=kind)
-            grid = (-(-n // config["BLOCK_M"]) * -(-n // config["BLOCK_N"]),)
+            out = torch.empty(m, n, device="cuda", dtype=kind)
+            grid = (-(-m // config["BLOCK_M"]) * -(-n // config["BLOCK_N"]),)
             accumulator = module.tl.float32
 
             def call() -> None:
                 module.matmul_kernel[grid](
-                    a, b, out, n, n, n, a.stride(0), a.stride(1), b.stride(0), b.stride(1), out.stride(0),
+                    a, b, out, m, n, k, a.stride(0), a.stride(1), b.stride(0), b.stride(1), out.stride(0),
                     out.stride(1), GROUP_M=8, ACC_TYPE=accumulator, PRECISION=precision, EVEN_K=True, **config,
                 )  # fmt: skip
 
             return call, out
 
         one = torch.ones((), device="cuda")
-        out = torch.empty(n, n, device="cuda", dtype=kind)
+        out = torch.empty(m, n, device="cuda", dtype=kind)
 
         def rival() -> torch.Tensor:
             if narrow:
@@ -284,30 +287,42 @@ def _matmul(n: int, dtype: torch.dtype, name: str, floor: float, precision: str 
 
         return make, rival
 
-    shapes: tuple[tuple[int, int, int, int, int], ...] = (
+    configs = tuple(
+        {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": depth, "num_warps": warps, "num_stages": stages}
+        for rows, columns, depth, warps, stages in _tiles(m, dtype)
+    )
+    case = f"{name} {n}^3" if m == n == k else f"{name} {m}x{n}x{k}"
+    return Race("matmul", case, "matmul", floor, 2.0 * m * n * k, "TFLOP/s", configs, prepare)
+
+
+def _tiles(rows: int, dtype: torch.dtype) -> tuple[tuple[int, int, int, int, int], ...]:
+    """Tiles of a product with so many rows, each with warps and stages."""
+    if rows <= 128:  # as many bytes a second as memory gives: many small programs, which load deep along K
+        few = max(16, rows)
+        return (
+            (few, 32, 128, 4, 5),
+            (few, 64, 128, 4, 4),
+            (few, 32, 256, 4, 3),
+            (few, 64, 64, 4, 6),
+            (few, 64, 64, 8, 5),
+        )
+    if dtype == torch.float32:
+        return (
+            (256, 128, 32, 8, 4), (256, 128, 32, 8, 3), (128, 128, 32, 8, 3), (128, 128, 16, 8, 3), (64, 128, 32, 4, 3),
+            (128, 64, 32, 4, 3),
+        )  # fmt: skip
+    if dtype.itemsize == 1:
+        return (128, 256, 128, 8, 3), (128, 256, 128, 8, 4), (128, 128, 128, 8, 4)
+    return (
         (128, 128, 64, 4, 3), (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (128, 128, 64, 8, 4)
     )  # fmt: skip
-    if dtype == torch.float32:
-        shapes = (
-            (256, 128, 32, 8, 4),
-            (256, 128, 32, 8, 3),
-            (128, 128, 32, 8, 3),
-            (128, 128, 16, 8, 3),
-            (64, 128, 32, 4, 3),
-            (128, 64, 32, 4, 3),
-        )
-    elif dtype.itemsize == 1:
-        shapes = ((128, 256, 128, 8, 3), (128, 256, 128, 8, 4), (128, 128, 128, 8, 4))
-    configs = tuple(
-        {"BLOCK_M": m, "BLOCK_N": n_, "BLOCK_K": k, "num_warps": warps, "num_stages": stages}
-        for m, n_, k, warps, stages in shapes
-    )
-    return Race("matmul", f"{name} {n}^3", "matmul", floor, 2.0 * n**3, "TFLOP/s", configs, prepare)
 
 
-def _attention(heads: int, n_ctx: int, head_dim: int, causal: bool) -> Race:
+def _attention(heads: int, n_ctx: int, head_dim: int, causal: bool, dtype: torch.dtype = torch.bfloat16) -> Race:
+    """Attention of a head's queries; f32 is multiplied as tf32, by Triton as well."""
+
     def prepare() -> Any:
-        q, k, v = (torch.randn(1, heads, n_ctx, head_dim, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+        q, k, v = (torch.randn(1, heads, n_ctx, head_dim, device="cuda", dtype=dtype) for _ in range(3))
 
         def make(module: ModuleType, config: Config) -> tuple[Function, torch.Tensor]:
             out = torch.empty_like(q)
@@ -326,27 +341,38 @@ def _attention(heads: int, n_ctx: int, head_dim: int, causal: bool) -> Race:
 
     configs = tuple(
         {"BLOCK_M": m, "BLOCK_N": n, "num_warps": warps, "num_stages": stages}
-        for m, n, warps, stages in ((128, 64, 4, 3), (128, 64, 8, 3), (128, 128, 8, 2), (128, 128, 8, 3))
+        for m, n, warps, stages in (
+            ((128, 64, 4, 3), (128, 64, 8, 3), (128, 128, 8, 2), (128, 128, 8, 3))
+            if dtype.itemsize == 2
+            else ((64, 32, 4, 2), (128, 32, 8, 2), (64, 64, 4, 2), (128, 64, 8, 2))
+        )
     )
     work = 4.0 * heads * n_ctx * n_ctx * head_dim * (0.5 if causal else 1.0)
-    case = f"bf16 d={head_dim} n={n_ctx}{' causal' if causal else ''}"
+    case = f"{'bf16' if dtype.itemsize == 2 else 'tf32'} d={head_dim} n={n_ctx}{' causal' if causal else ''}"
     return Race("attention", case, "attention", 0.5, work, "TFLOP/s", configs, prepare)
 
 
 RACES: tuple[Race, ...] = (
     _add(1 << 27),
+    _softmax(8192, 1024),
     _softmax(8192, 8192),
+    _softmax(8192, 12672),
     _softmax(4096, 65536, 1.3, (8, 16, 32)),
     _softmax(4096, 131072, 1.3, (32,)),
+    _layer_norm(4096, 4096),
     _layer_norm(8192, 8192),
     _matmul(4096, torch.bfloat16, "bf16", 0.7),
     _matmul(4096, torch.float16, "f16", 0.7),
     _matmul(8192, torch.bfloat16, "bf16", 0.7),
+    _matmul((8192, 8192, 512), torch.float16, "f16", 0.7),
+    *(_matmul((rows, 8192, 8192), torch.bfloat16, "bf16", 0.7) for rows in (1, 16, 64, 128)),
+    _matmul(4096, torch.float8_e4m3fn, "fp8", 0.0),
     _matmul(8192, torch.float8_e4m3fn, "fp8", 0.0),
     _matmul(4096, torch.float32, "tf32", 0.0),
     _matmul(4096, torch.float32, "f32", 0.0, "ieee"),
     _attention(32, 4096, 128, False),
     _attention(32, 4096, 128, True),
+    _attention(16, 4096, 128, False, torch.float32),
 )
 COMPILE_LIMIT = 1.5  # times Triton's first call
 

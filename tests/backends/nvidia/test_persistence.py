@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tests.backends.nvidia.laying import ops
 from tests.backends.nvidia.simt_memory import SimtError
 from tests.backends.nvidia.simt_roles import FIRST, LAST, RANDOM
 from tests.backends.nvidia.test_roles import _ARRIVE, _TRY, _without
+from tilewright.backends.nvidia import cubin
 from tilewright.backends.nvidia.tgir import level
 from tilewright.backends.nvidia.tgir.ops import parse_module, print_module
 from tilewright.base.decision import from_records
@@ -137,6 +139,21 @@ def test_what_is_left_out_is_missed(pattern: str, number: int, instead: str) -> 
         except (SimtError, AssertionError):
             return
     raise AssertionError("nobody misses it")
+
+
+def test_code() -> None:
+    """No spills, and places that the assembler knows to be the same for all threads of a warp: no loops over values."""
+    a, b, c = (np.zeros(shape, np.float16) for shape in ((128, 64), (64, 256), (128, 256)))
+    given = [describe(a, [128, 64]), describe(b, [64, 256]), describe(c, [128, 256]), 64]
+    options = {**OPTIONS, "num_stages": 4}
+    ptx, made = Described(kernels.product, given, M_BLOCK=128, N_BLOCK=256, K_BLOCK=64, **options).whole.assembled()
+    assert ".local" not in ptx and made.spill_bytes == 0 and "call" not in ptx and "div.u64" not in ptx
+    sass = cubin.disassemble(made.image)
+    if cubin.whole_program() is None or sass is None:
+        pytest.skip("no ptxas, or no nvdisasm")
+    assert not cubin.serial_notes(made.notes)
+    assert sass.count("USETMAXREG") == 2 and sass.count("HGMMA") == 4 and sass.count("UTMALDG") == 5
+    assert "CALL" not in sass and not re.search(r"@!?P\d R2UR", sass)
 
 
 # --- which kernels ------------------------------------------------------------------------------------
