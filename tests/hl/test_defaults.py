@@ -116,6 +116,27 @@ def test_two_programs_hide_work_between_products_where_they_fit(monkeypatch, wid
     assert (found["block_sizes"], found["num_warps"]) == (blocks, warps)
 
 
+def of_keys(q, k, v, up):
+    """Gradients of keys and values of an attention: four products a pass, which loads two tiles anew."""
+    dk, dv = torch.empty_like(k), torch.empty_like(v)
+    for tile_b, tile_n in hl.tile([k.size(0), k.size(1)]):
+        sum_k, sum_v = (hl.zeros([tile_b, tile_n, k.size(2)]) for _ in range(2))
+        for tile_m in hl.tile(q.size(1)):
+            queries, ups = q[tile_b, tile_m, :], up[tile_b, tile_m, :]
+            shares = torch.bmm(queries, k[tile_b, tile_n, :].transpose(1, 2)).sigmoid()
+            parts = torch.bmm(ups, v[tile_b, tile_n, :].transpose(1, 2)) * shares
+            sum_v = torch.baddbmm(sum_v, shares.transpose(1, 2), ups)
+            sum_k = torch.baddbmm(sum_k, parts.transpose(1, 2), queries)
+        dk[tile_b, tile_n, :], dv[tile_b, tile_n, :] = sum_k, sum_v
+    return dk, dv
+
+
+@pytest.mark.parametrize("width", [64, 128])
+def test_products_that_need_others_are_made_by_few_warps(monkeypatch, width):
+    found = default(monkeypatch, H200, of_keys, *[(64, 2048, width)] * 4)
+    assert (found["block_sizes"], found["num_warps"], found["num_stages"]) == ([1, 64, 64], 4, 2)
+
+
 def sums_of_columns(x):
     total = torch.zeros([x.size(1)])
     for rows in hl.tile(x.size(0)):

@@ -55,6 +55,7 @@ PLANNERS = {
     "cpu/plan/tail_chunks.py": {"plan_tail": "TAIL"},
     "cpu/emit/nontemporal.py": {"plan_streaming": "NONTEMPORAL"},
     "nvidia/plan/dots.py": {"_wgmma": "WGMMA", "_mma": "TENSOR_CORES"},
+    "nvidia/plan/turned_chains.py": {"_worth": "TURNED"},
     "nvidia/plan/descriptors.py": {"_served": "COPY_ENGINE"},
     "nvidia/plan/tma.py": {"plan_blocks": "COPY_ENGINE", "plan_copy": "COPY_ENGINE"},
     "nvidia/plan/prefetch.py": {"plan_prefetches": "RING", "_prefetch": "RING"},

@@ -45,10 +45,11 @@ def _hoist(loop: Operation) -> bool:
 def _invariant(op: Operation, loop: Operation) -> bool:
     if op.regions or op.has_trait(IsTerminator) or not is_without_effects(op):
         return False
-    return all(_defined_outside(operand, loop) for operand in operands_of(op))
+    return all(defined_outside(operand, loop) for operand in operands_of(op))
 
 
-def _defined_outside(value: SSAValue, loop: Operation) -> bool:
+def defined_outside(value: SSAValue, loop: Operation) -> bool:
+    """Whether a value is there before a loop."""
     owner = defining_op(value)
     block = value.owner if owner is None else owner.parent
     while isinstance(block, Block):

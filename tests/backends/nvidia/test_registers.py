@@ -31,6 +31,33 @@ def test_limits(warps: int, taken: int, shared: int, limit: int | None) -> None:
     assert registers.fewer_registers(arch_of(90), warps, taken, shared) == limit
 
 
+WAITED_FOR, IN_FLIGHT = (f"\n\twgmma.wait_group.sync.aligned {count};" for count in (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("more", "taken", "asked"),
+    [
+        (WAITED_FOR, 172, [None, 168]),  # three blocks for two
+        (WAITED_FOR, 196, [None]),  # that is too far
+        (WAITED_FOR + IN_FLIGHT, 172, [None]),  # products go on beside each other
+    ],
+)
+def test_products_that_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, more: str, taken: int, asked: list[int | None]
+) -> None:
+    seen = []
+
+    def assemble(ptx: str, arch: object, *, max_registers: int | None, **_: object) -> Cubin:
+        seen.append(max_registers)
+        return Cubin(b"", registers=max_registers or taken, spill_bytes=0)
+
+    monkeypatch.setattr(cubin, "assemble", assemble)
+    registers.assemble(
+        ADD + more, arch_of(90), kernel="add", warps=4, shared_bytes=0, max_registers=None, driver_major=None
+    )
+    assert seen == asked
+
+
 @pytest.mark.parametrize(
     ("text", "given", "spills", "asked", "got"),
     [

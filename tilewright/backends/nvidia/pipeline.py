@@ -3,10 +3,12 @@
 ::
 
     tile IR --inline all--> --sums of products--> --operands in place-->
-            --long rows over a cluster--> --large tiles in strips-->
-            --reductions after loops--> --carried numbers--> --choose descriptors--> --loads of boxes-->
-            --longest programs first--> --assign layouts--> --stores in slices-->
-            --double buffer--> --roles--> --pipeline loops--> --order memory, barriers--> laid-out tile IR
+            --long rows over a cluster--> --chains of products turned over--> --operands that stay-->
+            --large tiles in strips--> --reductions after loops--> --carried numbers-->
+            --choose descriptors--> --loads of boxes--> --longest programs first-->
+            --assign layouts--> --stores in slices--> --double buffer-->
+            --roles--> --iterations without masks--> --pipeline loops-->
+            --order memory, barriers--> laid-out tile IR
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ from tilewright.backends.nvidia.plan.conversions import note_conversions
 from tilewright.backends.nvidia.plan.descriptors import choose_descriptors
 from tilewright.backends.nvidia.plan.dots import DotPlan, plan_dot
 from tilewright.backends.nvidia.plan.double_buffer import double_buffer_loads
+from tilewright.backends.nvidia.plan.invariant_operands import load_operands_once
 from tilewright.backends.nvidia.plan.large_tiles import strip_mine_large_tiles
 from tilewright.backends.nvidia.plan.locks import order_locks
+from tilewright.backends.nvidia.plan.masked_iterations import divide_masked_loops
 from tilewright.backends.nvidia.plan.operands_in_place import load_operands_in_place
 from tilewright.backends.nvidia.plan.ordering import order_memory
 from tilewright.backends.nvidia.plan.pipeliner import pipeline_loops
@@ -38,6 +42,7 @@ from tilewright.backends.nvidia.plan.slices import keep_slices_apart, store_in_s
 from tilewright.backends.nvidia.plan.subjects import CLUSTER
 from tilewright.backends.nvidia.plan.team import Team
 from tilewright.backends.nvidia.plan.tensor_maps import load_boxes
+from tilewright.backends.nvidia.plan.turned_chains import turn_chains
 from tilewright.base.decision import Answer, No
 from tilewright.base.errors import InternalError
 from tilewright.base.target import Target
@@ -96,6 +101,8 @@ def _late_steps(team: Team, options: CudaOptions, arch: Arch, decisions: Decisio
     if team.blocks > 1:
         return _cluster_steps(team, decisions)
     return (
+        ("turned_chains", lambda module: turn_chains(module, warps, arch, decisions)),
+        ("invariant_operands", lambda module: load_operands_once(module, warps, arch)),
         ("large_tiles", lambda module: strip_mine_large_tiles(module, warps, decisions)),
         ("reductions_out_of_loops", lambda module: move_reductions_out_of_loops(module, warps, decisions)),
         ("induction_variables", _simplify_induction_variables),
@@ -107,6 +114,7 @@ def _late_steps(team: Team, options: CudaOptions, arch: Arch, decisions: Decisio
         ("stores_in_slices", lambda module: store_in_slices(module, decisions)),
         ("double_buffer", lambda module: double_buffer_loads(module, decisions)),
         ("roles", lambda module: split_into_roles(module, options, arch, decisions, hands_on=hands_on)),
+        ("masked_iterations", divide_masked_loops),
         ("pipeliner", lambda module: pipeline_loops(module, options.num_stages, arch, decisions)),
         ("licm", hoist_loop_invariants),
         ("cse", eliminate_common_subexpressions),

@@ -2,7 +2,8 @@
 
 nvJitLink assembles for linking and does not weigh registers against the blocks that fit a multiprocessor, as ptxas does
 for a whole program. A memory-bound block that is alone there, or one of few large ones, waits for memory with nobody to
-work meanwhile; small blocks do better with registers, which hold more loads under way.
+work meanwhile; small blocks do better with registers, which hold more loads under way. Products that are waited for
+where they are started leave the tensor cores to other blocks meanwhile, so one more of these is worth a few registers.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.cubin import Cubin
 
 _SIZED_BY_RINGS = re.compile(r"\b(?:wgmma|mma|cp\.async)\.")  # products, which hide what they wait for themselves
+_WAITED_FOR = re.compile(r"\bwgmma\.wait_group\.sync\.aligned 0;")
+_IN_FLIGHT = re.compile(r"\bwgmma\.wait_group\.sync\.aligned [1-9]|\bsetmaxnreg\.")
 
 
 def assemble(
@@ -35,9 +38,15 @@ def assemble(
         max_registers: limit that the user gave, which is taken as it is.
     """
     made = cubin.assemble(ptx, arch, kernel=kernel, max_registers=max_registers, driver_major=driver_major)
-    if made is None or max_registers is not None or made.spill_bytes or _SIZED_BY_RINGS.search(ptx):
+    if made is None or max_registers is not None or made.spill_bytes:
         return made
-    limit = fewer_registers(arch, warps, made.registers, shared_bytes + made.shared_bytes)
+    taken = shared_bytes + made.shared_bytes
+    if _WAITED_FOR.search(ptx) and not _IN_FLIGHT.search(ptx):
+        limit = _for_one_more(arch, warps, made.registers, taken, tuning.FEWER_OF_PRODUCTS)
+    elif _SIZED_BY_RINGS.search(ptx):
+        return made
+    else:
+        limit = fewer_registers(arch, warps, made.registers, taken)
     if limit is None:
         return made
     smaller = cubin.assemble(ptx, arch, kernel=kernel, max_registers=limit, driver_major=driver_major)
@@ -49,7 +58,13 @@ def fewer_registers(arch: Arch, warps: int, registers: int, shared_bytes: int) -
     blocks = arch.blocks_per_multiprocessor(warps, registers, shared_bytes)
     if blocks > 1 and warps < tuning.LARGE_BLOCK_WARPS:
         return None
-    for limit in range((registers - 1) // 8 * 8, int(registers / tuning.FEWER_REGISTERS), -8):
+    return _for_one_more(arch, warps, registers, shared_bytes, tuning.FEWER_REGISTERS)
+
+
+def _for_one_more(arch: Arch, warps: int, registers: int, shared_bytes: int, most: float) -> int | None:
+    """The limit with which one more block fits, if it takes no more than a part of the registers."""
+    blocks = arch.blocks_per_multiprocessor(warps, registers, shared_bytes)
+    for limit in range((registers - 1) // 8 * 8, int(registers / most), -8):
         if arch.blocks_per_multiprocessor(warps, limit, shared_bytes) > blocks:
             return limit
     return None

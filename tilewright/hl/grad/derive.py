@@ -23,6 +23,7 @@ from tilewright.hl.grad.program import Program, buffer_of
 from tilewright.hl.grad.simplify import histories, simplify
 from tilewright.hl.grad.summaries import keeping, load_summaries
 from tilewright.hl.grad.text import program_text
+from tilewright.hl.grad.wide import keep_unrounded
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, clone, walk
 from tilewright.hl.trace.host import Traced
 
@@ -255,6 +256,7 @@ def _settled(
             program.made.append(aliases.made(several[0].tensor, dict(views)[name]))
         owners.settle(adjoint.trace, program, several, decided[-1], sizes)
     simplify(region)
+    keep_unrounded(region, adjoint.next_number())
     _check_names(program)
     text = program_text(program) if decided else ""  # no gradient flows: there is nothing to compute
     return Derived(program, text, tuple(decided))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -114,7 +115,25 @@ class Decision:
         if not isinstance(axis.begin, int) or not isinstance(axis.end, int):
             return True
         extent = substitute(axis.end - axis.begin, self.number)
-        return not (extent.is_multiple(block) if isinstance(extent, Sym) else extent % block == 0)
+        if extent.is_multiple(block) if isinstance(extent, Sym) else extent % block == 0:
+            return False
+        return bool(self.divisor(axis.begin) % block or self.divisor(axis.end) % block)
+
+    def divisor(self, value: Any) -> int:
+        """A number that divides a size or index: tiles begin at multiples of their size. 0 divides 0 alone."""
+        value = substitute(value, self.number)
+        if not isinstance(value, Sym):
+            return abs(int(value))
+        return math.gcd(value.constant, *(factor * self._divisor_of(atom) for atom, factor in value.terms.items()))
+
+    def _divisor_of(self, atom: Atom) -> int:
+        if atom.kind == "begin":
+            axis = self.axes[int(atom.key)]
+            data = isinstance(axis.begin, Value) or axis.kind not in ("tile", "grid")
+            return 1 if data else math.gcd(self.block(axis), self.divisor(axis.begin))
+        if atom.kind == "op" and atom.key in ("min", "max"):
+            return math.gcd(*map(self.divisor, atom.args))
+        return 1
 
     def masks(self, dims: Sequence[Dim]) -> list[tuple[int, Atom]]:
         """(dimension, atom) of every masked axis of a shape."""

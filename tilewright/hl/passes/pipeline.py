@@ -16,6 +16,7 @@ from tilewright.hl.passes.fold import fold
 from tilewright.hl.passes.pads import place_pads
 from tilewright.hl.passes.portable import pad_extents, padded
 from tilewright.hl.passes.roll import roll
+from tilewright.hl.passes.selections import drop_true_selections
 from tilewright.hl.passes.subtile import subtile
 from tilewright.hl.passes.whole import round_up
 
@@ -28,6 +29,7 @@ def prepare(graph: Graph, decision: Decision) -> Region:
         pad_extents(region)
         checked(region)
     fold(region, decision)
+    drop_true_selections(region, decision)
     drop_empty(region)
     checked(region)
     loop = region.nodes[-1]

@@ -2,9 +2,9 @@
 
 A program's loop takes as long as its multiplications on the units of a processor, or as its loads and stores from the
 cache of the device, whichever is longer, and never less than the latency of a step; work on elements between products
-comes on top of that, of which two programs that share a processor hide a half. Programs run in rounds of one per
-processor. Among the tiles whose accumulators fit the registers and of which two steps fit the shared memory, the tile
-with the least product of both is taken.
+comes on top of that, of which two programs that share a processor hide a half, and three two thirds. Programs run in
+rounds of one per processor. Among the tiles whose accumulators fit the registers and of which two steps fit the shared
+memory, the tile with the least product of both is taken.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tilewright.hl.dims import Axis, Dim
-from tilewright.hl.graph.nodes import Graph, Node, Region, Subscript, Value, accessed
+from tilewright.hl.graph.nodes import Graph, Node, Region, Value, accessed
 from tilewright.hl.symbols import Atom
 
 PRODUCTS = ("product", "scaled_product")
@@ -29,6 +29,9 @@ _ROW = 128  # bytes of a row of operands in shared memory
 _LARGEST = (128, 256)  # rows and columns of an accumulator
 _LANES = 128  # elements a cycle that a processor computes
 _HALF = 1 << 14  # elements of accumulators of which a processor holds those of two programs
+_OF_FOUR = 3 << 13  # elements of accumulators that four warps hold, in 192 registers of a thread
+_MOST = 3  # programs that share a processor, as far as that is worth something
+_MORE_WARPS = 1.1  # how much longer passes take in which eight warps wait for each other: measured on an H100
 _VIEWS = frozenset(("permute", "transpose", "t", "view", "reshape", "expand", "unsqueeze", "squeeze", "full", "sym"))
 
 
@@ -130,12 +133,15 @@ class TileModel:
         steps = [(body, self._iterations(body.axes, sizes)) for body in self.bodies]
         held = _held(self.bodies, sizes)
         small = all(product.args[0].dtype.itemsize <= 2 for body in self.bodies for product in body.products)
-        staged = max((loaded(body, sizes) for body in self.bodies if body.products), default=0)
-        if held > (1 << 15 if small else 1 << 14) or 2 * staged > self.shared:
+        products = [body for body in self.bodies if body.products]
+        staged = max((2 * loaded(body, sizes) + kept(body, sizes) for body in products), default=0)
+        if held > (1 << 15 if small else 1 << 14) or staged > self.shared:
             return math.inf, held
         cycles = sum(iterations * max(self._work(body, sizes), _LATENCY) for body, iterations in steps)
         rounds = -(-self._iterations(tuple(self.grid), sizes) // self.processors)
-        return rounds * cycles, -held
+        if not _is_chained(self.bodies, sizes):
+            return rounds * cycles, -held
+        return rounds * cycles * (_MORE_WARPS if held > _OF_FOUR else 1), held
 
     def _work(self, body: Body, sizes: Mapping[Atom, int]) -> float:
         """Cycles of one turn of a body."""
@@ -149,8 +155,14 @@ class TileModel:
             units += slower * rows * columns * depth / _RATE[left.dtype.itemsize]
         heavy = max(units, loaded(body, sizes, stores=True) / _BYTES)
         light = computed(body, sizes) / _LANES
-        hidden = 0.5 * min(heavy, light) if _held(self.bodies, sizes) <= _HALF else 0.0
-        return heavy + light - hidden
+        return heavy + light - (1 - 1 / self._programs(sizes)) * min(heavy, light)
+
+    def _programs(self, sizes: Mapping[Atom, int]) -> int:
+        """How many programs a processor has at once, each of which works on elements while others multiply."""
+        held = _held(self.bodies, sizes)
+        if _is_chained(self.bodies, sizes):
+            return max(1, min(_MOST, 2 * _OF_FOUR // held))
+        return 2 if held <= _HALF else 1
 
     def _iterations(self, axes: tuple[Axis, ...], sizes: Mapping[Atom, int]) -> int:
         return math.prod(-(-(self.length(axis) or DYNAMIC) // sizes.get(axis.size, 1)) for axis in axes)
@@ -163,11 +175,22 @@ def elements(dims: tuple[Dim, ...], sizes: Mapping[Atom, int]) -> int:
 
 
 def loaded(body: Body, sizes: Mapping[Atom, int], stores: bool = False) -> int:
-    """Bytes that one turn of a body loads, and stores where asked for."""
-    kinds = ("load", "store") if stores else ("load",)
-    return sum(
-        elements(accessed(node), sizes) * node.args[0].dtype.itemsize for node in body.accesses if node.op in kinds
-    )
+    """Bytes that one turn of a body loads anew, and stores where asked for."""
+    anew = [node for node in _loads(body) if not _stays(node, body)]
+    return _bytes(anew + [node for node in body.accesses if stores and node.op == "store"], sizes)
+
+
+def kept(body: Body, sizes: Mapping[Atom, int]) -> int:
+    """Bytes of what all turns of a body load alike: it is loaded once."""
+    return _bytes([node for node in _loads(body) if _stays(node, body)], sizes)
+
+
+def _loads(body: Body) -> list[Node]:
+    return [node for node in body.accesses if node.op == "load"]
+
+
+def _bytes(accesses: list[Node], sizes: Mapping[Atom, int]) -> int:
+    return sum(elements(accessed(node), sizes) * node.args[0].dtype.itemsize for node in accesses)
 
 
 def computed(body: Body, sizes: Mapping[Atom, int]) -> int:
@@ -180,14 +203,22 @@ def _held(found: list[Body], sizes: Mapping[Atom, int]) -> int:
 
 
 def warps(graph: Graph, sizes: Mapping[Atom, int]) -> int:
-    """Warps for the accumulators of a loop: few where two programs share a processor."""
+    """Warps for the accumulators of a loop: few where two programs share a processor, or products are chained."""
     found = list(bodies(graph.loop.regions[0]))
-    return 8 if _held(found, sizes) >= _HALF + _shares(found, sizes) else 4
+    held = _held(found, sizes)
+    if _is_chained(found, sizes) and held <= _OF_FOUR:
+        return 4
+    return 8 if held >= _HALF + _shares(found, sizes) else 4
 
 
 def _shares(found: list[Body], sizes: Mapping[Atom, int]) -> bool:
     """Whether two programs share a processor, as there is work on elements between products."""
-    return _held(found, sizes) <= _HALF and any(computed(body, sizes) > 0 for body in found)
+    return _held(found, sizes) <= _half(found, sizes) and any(computed(body, sizes) > 0 for body in found)
+
+
+def _half(found: list[Body], sizes: Mapping[Atom, int]) -> int:
+    """Elements of accumulators of which a processor holds those of two programs."""
+    return _OF_FOUR if _is_chained(found, sizes) else _HALF
 
 
 def stages(graph: Graph, sizes: Mapping[Atom, int], shared: int) -> int:
@@ -198,20 +229,26 @@ def stages(graph: Graph, sizes: Mapping[Atom, int], shared: int) -> int:
     """
     found = list(bodies(graph.loop.regions[0]))
     inside = max((loaded(body, sizes) for body in found if body.products and body.axes), default=0)
-    outside = sum(loaded(body, sizes) for body in found if not body.axes)
+    outside = sum(loaded(body, sizes) for body in found if not body.axes) + sum(kept(body, sizes) for body in found)
     room = shared // (1 + _shares(found, sizes))
-    most = 2 if any(body.axes and len(body.products) > _tiles(body, sizes) for body in found) else 4
+    most = 2 if _is_chained(found, sizes) else 4
     return max(1, min(most, (room - outside) // inside)) if inside else 1
+
+
+def _is_chained(found: list[Body], sizes: Mapping[Atom, int]) -> bool:
+    """Whether a pass multiplies more often than it loads tiles: products then need the results of others."""
+    return any(body.axes and len(body.products) > _tiles(body, sizes) for body in found)
 
 
 def _tiles(body: Body, sizes: Mapping[Atom, int]) -> int:
     """How many tiles of two dimensions or more each turn of a body loads anew."""
-    own = {axis.id for axis in body.axes}
-    loads = [node for node in body.accesses if node.op == "load"]
-    anew = [accessed(node) for node in loads if not all(_stays(entry, own) for entry in node.args[1])]
+    anew = [accessed(node) for node in _loads(body) if not _stays(node, body)]
     return sum(len([dim for dim in dims if elements((dim,), sizes) > 1]) > 1 for dims in anew)
 
 
-def _stays(entry: Subscript, own: set[int]) -> bool:
-    """Whether a subscript is plainly the same in all turns of loops over the axes in `own`."""
-    return entry.kind == "slice" or (entry.kind == "tile" and entry.what not in own)
+def _stays(load: Node, body: Body) -> bool:
+    """Whether a load is plainly the same in all turns of the loops around it; outside of loops there are none."""
+    own = {axis.id for axis in body.axes}
+    return bool(own) and all(
+        entry.kind == "slice" or (entry.kind == "tile" and entry.what not in own) for entry in load.args[1]
+    )

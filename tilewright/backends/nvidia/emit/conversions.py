@@ -1,6 +1,7 @@
 """Conversions between element types on a GPU: two neighbouring registers at a time where PTX converts pairs.
 
     f32, f32 --cvt.rn.bf16x2.f32--> one register          f32, f32 --cvt.rn.satfinite.e4m3x2.f32--> 16 bits
+    one register of bf16 --shl, and--> f32, f32
     two bytes --cvt.rn.f16x2.e4m3x2--> two halves
     four integers of a byte --prmt, sub--> four floats, in twos where they have 16 bits
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.llvm import casts
 from tilewright.backends.llvm.types import BF16, F16, F32, I8, I16, I32, V, const
@@ -20,6 +21,7 @@ from tilewright.backends.nvidia.emit.context import Kernel, Tile
 from tilewright.backends.nvidia.tgir.ops import LocalLoadOp
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import element_type, ir_name
+from tilewright.ops.casts import TruncFOp
 from tilewright.ops.memory import LoadOp
 
 Pair = Callable[[Kernel, V, V], Sequence[V]]
@@ -36,6 +38,8 @@ def convert(k: Kernel, op: Operation, name: str, registers: Tile) -> Tile:
         words = [registers[i : i + 4] for i in range(0, len(registers), 4)]
         return [value for word in words for value in _FROM_BYTES[dst](k, word, name == "sitofp")]
     pair = _pair(k, src, dst, rounding) if name in ("truncf", "extf", "fp_to_fp") else None
+    if (src, dst) == ("bf16", "f32") and name in ("extf", "fp_to_fp") and _come_in_pairs(op.operands[0]):
+        pair = _widened
     if pair is None:
         return [_one(k, name, x, src, dst, rounding) for x in registers]
     made: Tile = []
@@ -68,6 +72,21 @@ def _narrowing(dst: str, mode: str) -> Pair:
         return k.f.elements(k.f.call(f"llvm.nvvm.ff2{dst}x2.{mode}", t, (high, low)))
 
     return pair
+
+
+def _come_in_pairs(value: SSAValue) -> bool:
+    """Whether two neighbours of 16 bits share a register: they were loaded or made of floats so."""
+    owner = value.owner
+    if isinstance(owner, TruncFOp):
+        return ir_name(element_type(owner.operands[0].type)) == "f32"
+    return isinstance(owner, (LoadOp, LocalLoadOp))
+
+
+def _widened(k: Kernel, low: V, high: V) -> Sequence[V]:
+    """An instruction each: taking the upper half out of the register by itself would be one more."""
+    word = k.f.cast("bitcast", k.f.vector([low, high]), I32)
+    bits = k.f.shl(word, 16), k.f.and_(word, const(I32, 0xFFFF0000))
+    return [k.f.cast("bitcast", half, F32) for half in bits]
 
 
 def _to_fp8(src: str, dst: str) -> Pair:

@@ -110,7 +110,7 @@ def emit_memdesc_index(k: Kernel, op: Operation) -> None:
     assert isinstance(op, MemDescIndexOp)
     ring = k.buffer(op.src)
     place = k.f.mul(k.scalar(op.index), ring.stride, "nuw nsw")
-    k.set(op.result, Buffer(k.f.shared_at(ring.base, place), ring.layout, ring.element))
+    k.set(op.result, Buffer(k.f.shared_at(ring.base, place), layout_of(op.result), ring.element))
 
 
 @emits(BarrierOp)

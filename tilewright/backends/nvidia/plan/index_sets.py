@@ -1,10 +1,13 @@
-"""Index sets: the iterations of a loop, from its first on, in which a mask that selects elements is true everywhere.
+"""Index sets: the iterations of a loop, from its first on or up to its last, in which a mask that selects elements is
+true everywhere.
 
     select(row >= i * 128 + column, scores, -inf)      row, column: a scalar and a range
+    select(i * 128 + row >= column, scores, -inf)      the last iterations
 
 A comparison of sums of scalars and ranges, of which the loop's counter makes one side larger, holds for every element
 while the least element of the other side is as large as the largest of that one: up to a counter that is computed
-before the loop. Until there the selection is its first choice. Sums are taken in 64 bits; where one of the program
+before the loop. Until there the selection is its first choice; from there on, where the counter makes the larger side
+larger. Sums are taken in 64 bits; where one of the program
 might leave 32, no iteration counts.
 """
 
@@ -59,22 +62,25 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Unmasked:
-    """Selections that are their first choice in the first iterations of a loop.
+    """Selections that are their first choice in the first iterations of a loop, or in the last ones.
 
     Args:
         selections: these.
         pairs: sides of the comparisons: the first must be as large as the second, by so much more at least.
+        last: whether the last iterations are meant.
     """
 
     selections: tuple[SelectOp, ...]
     pairs: tuple[tuple[Sum, Sum, int], ...]
+    last: bool = False
 
 
-def unmasked(loop: ForOp) -> Unmasked | None:
+def unmasked(loop: ForOp, *, last: bool = False) -> Unmasked | None:
     """The selections of a loop's body that need no mask at first; None if there are none.
 
     Args:
         loop: that counts its iterations by one.
+        last: those that need none in the end.
     """
     body = loop.body.block
     if constant_of(loop.step) != 1 or loop.unsignedCmp is not None or loop.lb.type != i32:
@@ -83,11 +89,11 @@ def unmasked(loop: ForOp) -> Unmasked | None:
     pairs: list[tuple[Sum, Sum, int]] = []
     for op in body.ops:
         if isinstance(op, SelectOp) and shape_of(op.condition.type):
-            found = [_sides(each, body) for each in _comparisons(op.condition)]
+            found = [_sides(each, body, last) for each in _comparisons(op.condition)]
             if None not in found:
                 selections.append(op)
                 pairs += [pair for pair in found if pair is not None and pair not in pairs]
-    return Unmasked(tuple(selections), tuple(pairs)) if selections else None
+    return Unmasked(tuple(selections), tuple(pairs), last) if selections else None
 
 
 def _comparisons(condition: SSAValue) -> Iterator[Operation]:
@@ -102,13 +108,15 @@ def _comparisons(condition: SSAValue) -> Iterator[Operation]:
         yield op
 
 
-def _sides(op: Operation, body: Block) -> tuple[Sum, Sum, int] | None:
-    """The sides of a comparison of which the second grows with the counter, or neither does."""
+def _sides(op: Operation, body: Block, last: bool) -> tuple[Sum, Sum, int] | None:
+    """The sides of a comparison of which the second grows with the counter (the first, for `last`), or neither does."""
     if not isinstance(op, CmpIOp) or str(op.attr_values()["predicate"]) not in _ORDERS:
         return None
     turned, more = _ORDERS[str(op.attr_values()["predicate"])]
     first, second = (_sum(value, body) for value in (op.operands[::-1] if turned else op.operands))
-    if first is None or second is None or second.counter < first.counter:
+    if first is None or second is None:
+        return None
+    if first.counter < second.counter if last else second.counter < first.counter:
         return None
     return first, second, more
 
@@ -154,6 +162,8 @@ def _joined(op: Operation, parts: Sequence[Sum | None]) -> Sum | None:
 def end_of_unmasked(b: Builder, plan: Unmasked, first: SSAValue, end: SSAValue) -> SSAValue:
     """The counter up to which nothing of a plan needs a mask, between `first` and `end`, or `first` (i32).
 
+    Of one for the last iterations, the counter from which on nothing does, or `end`.
+
     Args:
         b: before the loop.
         plan: for it.
@@ -161,7 +171,7 @@ def end_of_unmasked(b: Builder, plan: Unmasked, first: SSAValue, end: SSAValue) 
     """
     low, high = (b.make(ExtSIOp, [value], i64) for value in (first, end))
     last = b.binary(SubIOp, high, b.number(1, i64))
-    found = high
+    none, found = (high, low) if plan.last else (low, high)
     for one, other, more in plan.pairs:
         fits = b.number(1, i1)
         for side in (one, other):
@@ -171,10 +181,15 @@ def end_of_unmasked(b: Builder, plan: Unmasked, first: SSAValue, end: SSAValue) 
                     inside = b.make(AndIOp, [_at_least(b, value, _LEAST), _at_most(b, value, _MOST)], i1)
                     fits = b.make(AndIOp, [fits, inside], i1)
         room = b.binary(SubIOp, _value(b, one, None, one.least), _value(b, other, None, other.most + more))
-        ends = _ends(b, room, other.counter - one.counter, high)
-        holds = b.make(AndIOp, [fits, _at_least(b, room, 0)], i1)
-        ends = b.make(SelectOp, [holds, ends, low], i64)
-        found = b.make(SelectOp, [b.compare("slt", ends, found), ends, found], i64)
+        if plan.last and one.counter > other.counter:
+            ends, holds = _starts(b, room, one.counter - other.counter, low), fits
+        else:
+            ends = low if plan.last else _ends(b, room, other.counter - one.counter, high)
+            holds = b.make(AndIOp, [fits, _at_least(b, room, 0)], i1)
+        ends = b.make(SelectOp, [holds, ends, none], i64)
+        found = b.make(SelectOp, [b.compare("sgt" if plan.last else "slt", ends, found), ends, found], i64)
+    if plan.last:
+        found = b.make(SelectOp, [b.compare("sgt", found, high), high, found], i64)
     found = b.make(SelectOp, [b.compare("slt", found, low), low, found], i64)
     return b.make(TruncIOp, [found], i32)
 
@@ -194,6 +209,13 @@ def _ends(b: Builder, room: SSAValue, step: int, high: SSAValue) -> SSAValue:
         return high
     whole = b.binary(DivUIOp, room, b.number(step, i64)) if step > 1 else room
     return b.binary(AddIOp, whole, b.number(1, i64))
+
+
+def _starts(b: Builder, room: SSAValue, step: int, low: SSAValue) -> SSAValue:
+    """The first counter at which `step` times it makes up for a negative number."""
+    missing = b.binary(SubIOp, b.number(step - 1, i64), room)
+    needed = b.binary(DivUIOp, missing, b.number(step, i64)) if step > 1 else missing
+    return b.make(SelectOp, [_at_least(b, missing, 0), needed, low], i64)
 
 
 def _at_least(b: Builder, value: SSAValue, bound: int) -> SSAValue:

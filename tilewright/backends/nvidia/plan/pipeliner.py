@@ -143,7 +143,7 @@ def _ring_stages(
 
 def taken_beside(loop: Operation, function: FuncOp, prefetches: Sequence[Prefetch]) -> int:
     """Bytes of shared memory that a loop needs beside its rings."""
-    replaced = {p.alloc for p in prefetches}
+    replaced = {buffer for p in prefetches for buffer in p.buffers}
     others = [op for op in walk(function) if isinstance(op, LocalAllocOp) and op not in replaced]
     taken = sum(memdesc_bytes(op.result.type) * memdesc_count(op.result.type) for op in others)
     taken += max(scratch_bytes(op) for op in walk(loop))
@@ -153,7 +153,7 @@ def taken_beside(loop: Operation, function: FuncOp, prefetches: Sequence[Prefetc
 
 def computed_operands(loop: ForOp, prefetches: Sequence[Prefetch]) -> list[LocalAllocOp]:
     """Buffers of operands that every iteration computes for its products alone."""
-    replaced = {p.alloc for p in prefetches}
+    replaced = {buffer for p in prefetches for buffer in p.buffers}
     made = [op for op in loop.body.block.ops if isinstance(op, LocalAllocOp) and op.src and op not in replaced]
     return [op for op in made if all(isinstance(use.operation, WarpGroupDotOp) for use in op.result.uses)]
 
@@ -351,7 +351,7 @@ class Pipeliner:
             b.effect(WaitBarrierOp, [self.barrier, index, *filled])
         if self.by_threads:
             b.effect(AsyncWaitOp, num=self.ahead - 1)
-        copied = [p.alloc.result for p in self.prefetches if p.alloc is not None and not p.is_block]
+        copied = [buffer.result for p in self.prefetches for buffer in p.buffers if not p.is_block]
         if not fenced and any(map(feeds_wgmma, copied)):
             # cp.async writes through the generic proxy (PTX ISA, wgmma, "Async Proxy").
             b.effect(FenceAsyncSharedOp)
@@ -362,8 +362,10 @@ class Pipeliner:
         for prefetch, ring in zip(self.prefetches, rings, strict=True):
             b = Builder(prefetch.load)
             stage = b.make(MemDescIndexOp, [ring, index], prefetch.ring)
-            if prefetch.alloc is not None:
-                replace(prefetch.alloc, [stage])
+            for buffer in prefetch.buffers:
+                same = buffer is prefetch.alloc
+                view = stage if same else b.make(MemDescIndexOp, [ring, index], buffer.result.type)
+                replace(buffer, [view])
             read_load(b, prefetch, stage)
             last = prefetch.load.prev_op
             assert last is not None
@@ -392,7 +394,7 @@ class Pipeliner:
     def _answers(self) -> list[tuple[WarpGroupDotOp, Answer[WarpGroupDotOp]]]:
         """Whether each product of the loop stays in flight: all do, or none."""
         dots = [op for op in walk(self.body) if isinstance(op, WarpGroupDotOp)]
-        rings = {p.alloc for p in self.prefetches} | set(self.computed)
+        rings = {buffer for p in self.prefetches for buffer in p.buffers} | set(self.computed)
         answers = [self._may_stay_in_flight(op, rings) for op in dots]
         bad = next((dot for dot, answer in zip(dots, answers, strict=True) if isinstance(answer, No)), None)
         if bad is not None:
@@ -400,7 +402,7 @@ class Pipeliner:
             answers = [no if isinstance(answer, Yes) else answer for answer in answers]
         return list(zip(dots, answers, strict=True))
 
-    def _may_stay_in_flight(self, dot: WarpGroupDotOp, rings: set[LocalAllocOp | None]) -> Answer[WarpGroupDotOp]:
+    def _may_stay_in_flight(self, dot: WarpGroupDotOp, rings: set[LocalAllocOp]) -> Answer[WarpGroupDotOp]:
         """Whether only the next iteration's product uses a result, and operands stay where they are until then."""
         if dot.parent_block() is not self.body:
             return No("it stands under a condition", dot.parent_op())
@@ -433,7 +435,8 @@ class Pipeliner:
         """
         dots = _products(self.loop)
         stored = [op.result for op in self.body.ops if isinstance(op, LocalAllocOp) and op.src]
-        stored = [buffer for buffer in stored if buffer.owner not in {p.alloc for p in self.prefetches}]
+        copied = {buffer for p in self.prefetches for buffer in p.buffers}
+        stored = [buffer for buffer in stored if buffer.owner not in copied]
         if len(dots) != 1 or dots[0].parent_block() is not self.body or dots[0].maxNumImpreciseAcc is not None:
             return None
         operands = (dots[0].a, dots[0].b)

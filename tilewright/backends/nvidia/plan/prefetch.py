@@ -63,17 +63,24 @@ class Prefetch:
         ring: type of one buffer.
         order: the buffer holds the tile with its dims in this order; None for as it is.
         alloc: the buffer of a product that a stage of the ring stands for; None if tiles are read from the ring.
+        turned: further buffers for which it stands: the same bytes, seen with their dims in another order.
     """
 
     load: Load
     ring: MemDescType
     order: tuple[int, ...] | None = None
     alloc: LocalAllocOp | None = None
+    turned: tuple[LocalAllocOp, ...] = ()
 
     @property
     def address(self) -> Sequence[SSAValue]:
         """What the copy of another iteration needs anew: pointers and mask, or descriptor and indices."""
         return _address(self.load)
+
+    @property
+    def buffers(self) -> tuple[LocalAllocOp, ...]:
+        """The buffers of products for which a stage of the ring stands."""
+        return () if self.alloc is None else (self.alloc, *self.turned)
 
     @property
     def is_block(self) -> bool:
@@ -186,12 +193,14 @@ def may_write(op: Operation) -> bool:
 
 
 def _reaches_dot(load: Load) -> bool:
+    """Whether a product multiplies what is made of a tile, or adds a row of numbers."""
+    operands = 3 if len(shape_of(load.result.type)) == 1 else 2
     body, seen, todo = load.parent_block(), set[Operation](), [load.result]
     while todo:
         for use in todo.pop().uses:
             user = use.operation
             if isinstance(user, DotOp | WarpGroupDotOp):
-                if use.index < 2:
+                if use.index < operands:
                     return True
             elif user.parent_block() is body and user not in seen and not isinstance(user, LoadOp):
                 seen.add(user)
@@ -269,7 +278,7 @@ def block_prefetch(load: DescriptorLoadOp) -> Prefetch:
         type_ = alloc.result.type
         assert isinstance(type_, MemDescType)
         if _as_loaded(layout_of(type_), order) == layout_of(usual):
-            return Prefetch(load, type_, order, alloc)
+            return Prefetch(load, type_, order, alloc, _turned(load, order, alloc))
     return Prefetch(load, usual)
 
 
@@ -283,7 +292,7 @@ def _prefetch(load: Load, facts: Facts[AxisFacts]) -> Answer[Prefetch]:
         type_ = alloc.result.type
         assert isinstance(type_, MemDescType)
         if _copy_bytes(load, _as_loaded(layout_of(type_), order), facts) >= _LEAST_COPY:
-            return Yes(Prefetch(load, type_, order, alloc))
+            return Yes(Prefetch(load, type_, order, alloc, _turned(load, order, alloc)))
     shape = shape_of(load.result.type)
     layout = buffer_layout(layout_of(load.result), shape, memory_bits(element))
     if (size := _copy_bytes(load, layout, facts)) < _LEAST_COPY:
@@ -294,6 +303,13 @@ def _prefetch(load: Load, facts: Facts[AxisFacts]) -> Answer[Prefetch]:
     if size < _WIDEST_COPY and _is_large(load):
         return No(f"a thread would copy {size} bytes at once, not {_WIDEST_COPY}, which takes longer than it hides")
     return Yes(Prefetch(load, memdesc_type(shape, element, layout)))
+
+
+def _turned(load: Load, order: tuple[int, ...] | None, alloc: LocalAllocOp) -> tuple[LocalAllocOp, ...]:
+    """The other buffers of a tile that have its elements at the same places as `alloc`."""
+    wanted = _as_loaded(layout_of(alloc.result), order)
+    others = [(theirs, other) for theirs, other in _buffers(load) if other is not alloc]
+    return tuple(other for theirs, other in others if _as_loaded(layout_of(other.result), theirs) == wanted)
 
 
 def _as_loaded(layout: LinearLayout, order: tuple[int, ...] | None) -> LinearLayout:

@@ -9,6 +9,7 @@ from tilewright.passes.subjects import IF_CONVERTED
 
 TENSOR_CORES = Subject("tensor cores", "a dot is made by tensor cores instead of multiply-adds of single elements")
 WGMMA = Subject("wgmma", "a dot is made by whole groups of four warps, with operands from shared memory (Hopper)")
+TURNED = Subject("turned chain", "what is computed of a dot is made transposed, as later dots read it from registers")
 COPY_ENGINE = Subject(
     "copy engine",
     "blocks of a descriptor, or of what pointers reach, are moved by the copy engine (TMA) instead of by threads",
@@ -37,7 +38,7 @@ PERSISTENT = Subject(
 WHOLE = Subject("whole program", "a kernel whose products the linker would make serial is assembled on its own")
 
 SUBJECTS = (
-    IF_CONVERTED, SUNK_LOADS, DOT_LOOPS, TENSOR_CORES, WGMMA, COPY_ENGINE, RING, DOUBLE_BUFFERED, REDUCED_AFTER,
+    IF_CONVERTED, SUNK_LOADS, DOT_LOOPS, TENSOR_CORES, WGMMA, TURNED, COPY_ENGINE, RING, DOUBLE_BUFFERED, REDUCED_AFTER,
     STRIPS, ASYNC_DOT, IN_WARP, OWN_SLICES, NO_BARRIER, UNORDERED, CLUSTER, LONG_ROWS, ROLES, ROTATED, PROGRAM_ORDER,
     PERSISTENT, WHOLE, *GENERAL,
 )  # fmt: skip

@@ -49,6 +49,7 @@ from tilewright.ir.types import element_type, shape_of
 from tilewright.layouts.conversion import POSITION
 from tilewright.layouts.distributed import WARP_SIZE, dim_names
 from tilewright.layouts.padding import padded_shape
+from tilewright.layouts.tile import transpose_tile
 from tilewright.ops.dot import DotOp
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.levels import type_rule
@@ -162,8 +163,12 @@ def _check_movement(op: TileOp) -> None:
     elif isinstance(op, LocalStoreOp):
         _same_tile(op, op.value, op.dst)
     elif isinstance(op, MemDescIndexOp):
-        _same_tile(op, op.src, op.result)
-        _require(op, layout_of(op.src) == layout_of(op.result) and memdesc_count(op.result.type) == 1)
+        _require(op, memdesc_count(op.result.type) == 1)
+        if layout_of(op.src) == layout_of(op.result):
+            _same_tile(op, op.src, op.result)
+        else:
+            _require(op, transpose_tile(layout_of(op.src), (1, 0)) == layout_of(op.result))
+            _require(op, _extent(op.src)[::-1] == _extent(op.result))
     elif isinstance(op, AsyncCopyOp):
         _require(op, _extent(op.ptr) == _extent(op.dst))
         _require(op, all(layout_of(tile) == layout_of(op.ptr) for tile in op.masked))

@@ -78,7 +78,7 @@ class LocalStoreOp(LaidOutOp):
 
 @irdl_op_definition
 class MemDescIndexOp(LaidOutOp):
-    """Buffer number `index` (i32) of several."""
+    """Buffer number `index` (i32) of several; a matrix may be seen with its dims exchanged."""
 
     name = "ttg.memdesc_index"
     src = operand_def()
