@@ -112,6 +112,19 @@ def body(x_ptr, y_ptr, stride, n, desc, B: tl.constexpr, FAST: tl.constexpr, DTY
     u = tl.minimum(t, 3) + tl.maximum(t, s, propagate_nan=tl.PropagateNan.ALL) + tl.clamp(t, 0.0, 1.0)
     u = tl.fma(u, u, u) + tl.math.rsqrt(u) + tl.abs(u) + abs(u) + tl.cdiv(n, B) + tl.associative_scan(u, 0, shifted)
     u = tl.reduce((u, u), 0, shifted)[0] + tl.expand_dims(u, 0) + tl.broadcast_to(u, [B, B]) + tl.permute(w, (1, 0))
+    u += (
+        tl.exp(2.0)
+        + tl.maximum(1, True)
+        + tl.where(m, 1, 0.0)
+        + tl.sum(v, constexpr(0), keep_dims=FAST)
+        + tl.cdiv(n, WIDTH)
+    )
+    u += (
+        tl.max(v, None)
+        + tl.atomic_max(x_ptr, n, mask=True)
+        + tl.histogram(i, WIDTH)
+        + tl.dot(w, w, None, out_dtype=DTYPE)
+    )
     a, b = tl.program_id(axis=0), tl.num_programs(1)
     return u, a + b, tl.multiple_of(i, 16), tl.max_contiguous(i, [16]), tl.inline_asm_elementwise
 

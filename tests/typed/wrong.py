@@ -77,6 +77,13 @@ def body(p, m, B: tl.constexpr):
     tl.min(p, keepdims=True)  # wrong
     tl.argmax(p, axes=0)  # wrong
     tl.softmax(p, axis=0)  # wrong
+    tl.sum(p, axis="rows")  # wrong
+    tl.max(p, keep_dims="yes")  # wrong
+    tl.maximum(p, "1")  # wrong
+    tl.where(p > 0, p, None)  # wrong
+    tl.atomic_add(p, "1")  # wrong
+    tl.histogram(p, 16.0)  # wrong
+    tl.sigmoid([1.0, 2.0])  # wrong
     tl.cumsum(p, reversed=True)  # wrong
     tl.sort(p, descend=True)  # wrong
     tl.exp(p, p)  # wrong

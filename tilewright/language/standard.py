@@ -27,7 +27,7 @@ from tilewright.ops.gather import gather
 from tilewright.ops.math import exp, fdiv, maximum, minimum
 from tilewright.ops.reduce import reduce
 from tilewright.ops.scan import associative_scan
-from tilewright.ops.values import Element, Flag, Operand, Size, tensor
+from tilewright.ops.values import Element, Flag, Integer, Size, tensor
 
 # Triton has these three here as well; they stand on what follows.
 __getattr__ = names_on_first_use(globals(), {"tilewright.language.sorting": ("bitonic_merge", "sort", "topk")})
@@ -111,7 +111,7 @@ def positions(x: tensor, axis: Size | None) -> Any:
 
 
 @library(method=True)
-def cdiv(x: Operand, div: Operand) -> Any:
+def cdiv(x: Integer, div: Integer) -> Any:
     """Quotient of integers, rounded up.
 
     Args:
@@ -142,7 +142,7 @@ def softmax(x: tensor, dim: Size | None = None, *, keep_dims: Flag | None = None
 
 
 @library
-def swizzle2d(i: Operand, j: Operand, size_i: Operand, size_j: Operand, size_g: Operand) -> Any:
+def swizzle2d(i: Integer, j: Integer, size_i: Integer, size_j: Integer, size_g: Integer) -> Any:
     """Order of a `size_i` by `size_j` grid in groups of `size_g` rows, each walked column by column.
 
     Args:

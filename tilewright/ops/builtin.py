@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, overload
 
+import numpy as np
 from xdsl.ir import Attribute
 
 from tilewright.base import dtypes
@@ -184,6 +185,11 @@ def to_tensor(b: Emitter, value: Any) -> tensor:
     raise LanguageTypeError(f"cannot convert {value} of type {type(value)} to tensor", hint=hint)
 
 
+def python_number(value: Any) -> Any:
+    """A number of numpy as the number of Python that it is in a kernel; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def is_number(value: Any) -> bool:
     """Whether `value` is a Python number, bare or as constexpr."""
     return isinstance(unwrap(value), (bool, int, float))
@@ -191,5 +197,5 @@ def is_number(value: Any) -> bool:
 
 __all__ = [
     "BUILTINS", "METHODS", "BlockType", "Builtin", "Emitter", "PointerType", "builtin", "constexpr", "is_number",
-    "literal_dtype", "tensor", "to_tensor", "unwrap",
+    "literal_dtype", "python_number", "tensor", "to_tensor", "unwrap",
 ]  # fmt: skip

@@ -234,6 +234,12 @@ def _without_e4b15(b: Emitter, x: tensor) -> tensor:
     return cast_to(b, x, dtypes.float16) if x.dtype == dtypes.float8e4b15 else x
 
 
+def _operand(name: str, value: Operand) -> tensor:
+    if not isinstance(value, tensor):
+        raise LanguageTypeError(f"{name} of tl.dot must be a tile, not {value!r}")
+    return value
+
+
 @builtin
 def dot(
     b: Emitter,
@@ -271,8 +277,7 @@ def dot(
         [12. 12. 12. 12.]
     """
     acc = unwrap(acc)
-    if not isinstance(input, tensor) or not isinstance(other, tensor):
-        raise LanguageTypeError(f"input and other of tl.dot must be tiles, not {input!r} and {other!r}")
+    input, other = _operand("input", input), _operand("other", other)
     batch = input.block_shape[:-2]
     if len(batch) > 1:
         return _flattened(b, input, other, acc, (input_precision, allow_tf32, max_num_imprecise_acc, out_dtype))

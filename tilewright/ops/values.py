@@ -17,6 +17,7 @@ from tilewright.base.errors import LanguageTypeError
 from tilewright.base.lazy import lazy_module
 
 if TYPE_CHECKING:
+    import numpy as np
     from xdsl import ir
 
     from tilewright.base.builtin import Builtin
@@ -129,7 +130,8 @@ for _stem in ("lt", "le", "gt", "ge"):
     _forward(f"__{_stem}__")
 
 
-Operand: TypeAlias = "int | float | constexpr | tensor"  # what may stand beside a tensor
+Integer: TypeAlias = "int | constexpr | tensor"
+Operand: TypeAlias = "int | float | np.generic | constexpr | tensor"  # what may stand beside a tensor
 Flag: TypeAlias = bool | constexpr
 Size: TypeAlias = int | constexpr  # a size, or the number of a dim
 Element: TypeAlias = dtype | constexpr  # the type of elements
@@ -149,6 +151,8 @@ class tensor:
     """
 
     __slots__ = ("handle", "type")
+    __array_priority__ = 1e3
+    """Operators of numpy's numbers leave it to those of tensors."""
 
     def __init__(self, handle: Handle, type: Type) -> None:
         self.handle = handle

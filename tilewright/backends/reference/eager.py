@@ -29,7 +29,7 @@ from tilewright.ir.op import TileOp
 from tilewright.ir.types import to_ir
 from tilewright.language.library import LibraryFunction
 from tilewright.ops import fp_contraction
-from tilewright.ops.builtin import BodyFn, Builtin, Emitter
+from tilewright.ops.builtin import BodyFn, Builtin, Emitter, python_number
 from tilewright.ops.casts import IntToPtrOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.spec import Array, Call, Combine, spec_of
@@ -99,6 +99,9 @@ class EagerEmitter(Emitter):
 
     def invoke(self, function: Builtin, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A builtin called by its name, by a kernel that runs as Python."""
+        if any(isinstance(arg, np.generic) for arg in (*args, *kwargs.values())):
+            args = tuple(python_number(arg) for arg in args)
+            kwargs = {name: python_number(arg) for name, arg in kwargs.items()}
         return self._replayed(function, lambda: function.fn(self, *args, **kwargs), args, kwargs)
 
     def call(self, fn: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:

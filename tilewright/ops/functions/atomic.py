@@ -6,6 +6,8 @@ integers, those of a float with sign in reverse, so each lane does one of two in
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from tilewright.base import dtypes
 from tilewright.base.dtypes import PointerType, Type, with_shape_of
 from tilewright.base.errors import DTypeError, LanguageTypeError, LanguageValueError
@@ -16,13 +18,12 @@ from tilewright.ops.elementwise import AndIOp, CmpIOp, SelectOp, ShRUIOp, XOrIOp
 from tilewright.ops.functions.memory import checked_mask, checked_pointer, shaped_like
 from tilewright.ops.values import Operand, Word, tensor, unwrap
 
+Order: TypeAlias = Word | None  # the name of a memory order, or of a scope
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _SMALL = (dtypes.int1, dtypes.int8, dtypes.int16, dtypes.uint8, dtypes.uint16, *_HALVES)
 
 
-def _order(
-    sem: Word | None, scope: Word | None, default: str = "acq_rel", allowed: tuple[str, ...] = SEMANTICS
-) -> dict[str, str]:
+def _order(sem: Order, scope: Order, default: str = "acq_rel", allowed: tuple[str, ...] = SEMANTICS) -> dict[str, str]:
     """Memory order and scope as attributes."""
     order, where = unwrap(sem), unwrap(scope)
     order, where = order or default, where or "gpu"
@@ -61,7 +62,7 @@ def _integers_only(at: tensor, op: str) -> None:
 
 
 def _extremum(
-    b: Emitter, op: str, pointer: Operand, val: Operand, mask: Operand | None, sem: Word | None, scope: Word | None
+    b: Emitter, op: str, pointer: Operand, val: Operand, mask: Operand | None, sem: Order, scope: Order
 ) -> tensor:
     """max or min; floats by sign, as the module's head says."""
     order = _order(sem, scope)
@@ -86,12 +87,7 @@ def _extremum(
 
 @builtin(method=True)
 def atomic_add(
-    b: Emitter,
-    pointer: Operand,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: Word | None = None,
-    scope: Word | None = None,
+    b: Emitter, pointer: Operand, val: Operand, mask: Operand | None = None, sem: Order = None, scope: Order = None
 ) -> tensor:
     """Add to memory, each lane atomically.
 
@@ -112,12 +108,7 @@ def atomic_add(
 
 @builtin(method=True)
 def atomic_max(
-    b: Emitter,
-    pointer: Operand,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: Word | None = None,
-    scope: Word | None = None,
+    b: Emitter, pointer: Operand, val: Operand, mask: Operand | None = None, sem: Order = None, scope: Order = None
 ) -> tensor:
     """Maximum of memory and `val`, stored atomically; floats by sign, halves too. Else as in :func:`atomic_add`."""
     return _extremum(b, "max", pointer, val, mask, sem, scope)
@@ -125,19 +116,14 @@ def atomic_max(
 
 @builtin(method=True)
 def atomic_min(
-    b: Emitter,
-    pointer: Operand,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: Word | None = None,
-    scope: Word | None = None,
+    b: Emitter, pointer: Operand, val: Operand, mask: Operand | None = None, sem: Order = None, scope: Order = None
 ) -> tensor:
     """Minimum of memory and `val`, stored atomically; floats by sign, halves too. Else as in :func:`atomic_add`."""
     return _extremum(b, "min", pointer, val, mask, sem, scope)
 
 
 def _bitwise(
-    b: Emitter, kind: str, pointer: Operand, val: Operand, mask: Operand | None, sem: Word | None, scope: Word | None
+    b: Emitter, kind: str, pointer: Operand, val: Operand, mask: Operand | None, sem: Order, scope: Order
 ) -> tensor:
     order = _order(sem, scope)
     at, made, lanes = _prepare(b, pointer, val, mask, kind)
@@ -147,12 +133,7 @@ def _bitwise(
 
 @builtin(method=True)
 def atomic_and(
-    b: Emitter,
-    pointer: Operand,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: Word | None = None,
-    scope: Word | None = None,
+    b: Emitter, pointer: Operand, val: Operand, mask: Operand | None = None, sem: Order = None, scope: Order = None
 ) -> tensor:
     """Bitwise and of memory and `val`, stored atomically; integers only, else as :func:`atomic_add`."""
     return _bitwise(b, "and", pointer, val, mask, sem, scope)
@@ -160,12 +141,7 @@ def atomic_and(
 
 @builtin(method=True)
 def atomic_or(
-    b: Emitter,
-    pointer: Operand,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: Word | None = None,
-    scope: Word | None = None,
+    b: Emitter, pointer: Operand, val: Operand, mask: Operand | None = None, sem: Order = None, scope: Order = None
 ) -> tensor:
     """Bitwise or of memory and `val`, stored atomically; integers only, else as :func:`atomic_add`."""
     return _bitwise(b, "or", pointer, val, mask, sem, scope)
@@ -173,12 +149,7 @@ def atomic_or(
 
 @builtin(method=True)
 def atomic_xor(
-    b: Emitter,
-    pointer: Operand,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: Word | None = None,
-    scope: Word | None = None,
+    b: Emitter, pointer: Operand, val: Operand, mask: Operand | None = None, sem: Order = None, scope: Order = None
 ) -> tensor:
     """Exclusive or of memory and `val`, stored atomically; integers only, else as :func:`atomic_add`."""
     return _bitwise(b, "xor", pointer, val, mask, sem, scope)
@@ -186,12 +157,7 @@ def atomic_xor(
 
 @builtin(method=True)
 def atomic_xchg(
-    b: Emitter,
-    pointer: Operand,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: Word | None = None,
-    scope: Word | None = None,
+    b: Emitter, pointer: Operand, val: Operand, mask: Operand | None = None, sem: Order = None, scope: Order = None
 ) -> tensor:
     """Store `val` and return what was there, atomically; arguments as in :func:`atomic_add`."""
     order = _order(sem, scope)
@@ -201,7 +167,7 @@ def atomic_xchg(
 
 @builtin(method=True)
 def atomic_cas(
-    b: Emitter, pointer: Operand, cmp: Operand, val: Operand, sem: Word | None = None, scope: Word | None = None
+    b: Emitter, pointer: Operand, cmp: Operand, val: Operand, sem: Order = None, scope: Order = None
 ) -> tensor:
     """Store `val` where memory holds `cmp`, and return what was there.
 
@@ -247,7 +213,7 @@ def _swapped(b: Emitter, role: str, value: Operand, wanted: Type) -> tensor:
 
 @builtin(method=True)
 def atomic_load(
-    b: Emitter, pointer: Operand, mask: Operand | None = None, sem: Word | None = None, scope: Word | None = None
+    b: Emitter, pointer: Operand, mask: Operand | None = None, sem: Order = None, scope: Order = None
 ) -> tensor:
     """Read memory atomically with order "acquire" (default) or "relaxed"; masked-off lanes are undefined."""
     order = _order(sem, scope, "acquire", ("acquire", "relaxed"))
@@ -260,12 +226,7 @@ def atomic_load(
 
 @builtin(method=True)
 def atomic_store(
-    b: Emitter,
-    pointer: Operand,
-    val: Operand,
-    mask: Operand | None = None,
-    sem: Word | None = None,
-    scope: Word | None = None,
+    b: Emitter, pointer: Operand, val: Operand, mask: Operand | None = None, sem: Order = None, scope: Order = None
 ) -> None:
     """Write memory atomically with order "release" (default) or "relaxed"."""
     order = _order(sem, scope, "release", ("release", "relaxed"))

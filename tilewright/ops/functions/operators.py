@@ -17,7 +17,7 @@ from tilewright.base.errors import DTypeError, LanguageTypeError, LanguageValueE
 from tilewright.ir.op import TileOp
 from tilewright.ops import elementwise as ew
 from tilewright.ops.broadcast import broadcast_tensors
-from tilewright.ops.builtin import Builtin, Emitter, builtin, is_number, to_tensor, unwrap
+from tilewright.ops.builtin import Builtin, Emitter, builtin, is_number, python_number, to_tensor, unwrap
 from tilewright.ops.casts import bitcast_to, cast_to
 from tilewright.ops.debug import AssertOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
@@ -395,6 +395,7 @@ def _method(function: Builtin, *, reflected: bool = False) -> Callable[..., Any]
         return lambda self: function(self)
 
     def method(self: tensor, other: Operand) -> Any:
+        other = python_number(other)
         if not isinstance(other, tensor) and not is_number(other):
             return NotImplemented
         return function(other, self) if reflected else function(self, other)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 from xdsl.traits import IsTerminator
@@ -270,11 +270,11 @@ class Collector:
 
     def _lazy(self, op: Operation) -> None:
         result = op.results[0]
-        if name_is_load(op):
+        if isinstance(op, LoadOp):
             self.context.where[op] = (self.block, self.position)
         if not is_tile(result):
             step = self.add(ScalarStep(self.position, op, needs=list(op.operands)))
-            step.reads, step.writes = name_is_load(op), "isVolatile" in op.properties
+            step.reads, step.writes = isinstance(op, LoadOp), "isVolatile" in op.properties
             return
         if isinstance(op, GatherOp):
             self.force(op.operands[0])
@@ -309,12 +309,10 @@ class Collector:
         else:
             self.add(ScalarStep(self.position, op, needs=list(op.operands), writes=True))
 
-    def _reduce(self, op: Operation) -> None:
-        assert isinstance(op, ReduceOp)
+    def _reduce(self, op: ReduceOp) -> None:
         self._group(ReduceSink(shape_of(op.operands[0].type), list(op.operands), op, property_int(op, "axis")))
 
-    def _scan(self, op: Operation) -> None:
-        assert isinstance(op, ScanOp)
+    def _scan(self, op: ScanOp) -> None:
         targets: list[Buffer | None] = [self.place(result) for result in op.results]
         operands, axis = list(op.operands), property_int(op, "axis")
         self._group(ScanSink(shape_of(operands[0].type), operands, op, axis, targets))
@@ -475,13 +473,9 @@ class Collector:
                 step.needs.append(first)
             else:
                 step.after.append(self.materialize(first, buffer, at=self.position - 0.5))
-        if isinstance(op, ForOp):
-            for number, buffer in carried.items():
-                self.place(op.results[number], buffer)
-        else:
-            for result in op.results:
-                if is_tile(result):
-                    self.place(result)
+        for number, result in enumerate(op.results):
+            if is_tile(result):
+                self.place(result, carried[number] if isinstance(op, ForOp) else None)
         return carried
 
     def _carried_buffer(self, op: Operation, number: int, first: SSAValue) -> Buffer:
@@ -543,7 +537,7 @@ class Collector:
         self.add(step)
 
 
-_HANDLERS: Mapping[type[Operation], Callable[[Collector, Operation], None]] = {
+_HANDLERS: Mapping[type[Operation], Callable[[Collector, Any], None]] = {
     **dict.fromkeys((StoreOp, AtomicRMWOp, AtomicCASOp, AtomicLoadOp, AtomicStoreOp, CheckOp), Collector._write),
     ReduceOp: Collector._reduce,
     ScanOp: Collector._scan,
@@ -603,8 +597,3 @@ def _hands_through(collector: Collector, first: SSAValue, loop: Operation, numbe
     ends = [use.index for use in uses if use.operation is block.last_op]
     alone = len(list(first.uses)) == 1 and len(uses) == 1 and outer == ends
     return alone and (block, ends[0]) not in collector.context.must_place
-
-
-def name_is_load(op: Operation) -> bool:
-    """Whether `op` reads memory at pointers."""
-    return isinstance(op, LoadOp)
