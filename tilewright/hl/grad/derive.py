@@ -158,13 +158,15 @@ def _reversed(
 ) -> tuple[Adjoint, Region]:
     """The loops of the backward pass, each gradient's contributions still where they arise."""
     before, top = region.nodes[:-1], region.nodes[-1]
-    first = Adjoint(traced, wanted, histories)
-    made = first.derive(top, before)
-    moves = exchanges(owners.contributions(made), top, histories)
-    if moves:
-        first, made = _exchanged(traced, wanted, top, moves, blocks, histories)
-    else:
-        made = _clean(first.with_results(made))
+    moves = exchanges(owners.expected(region, wanted), top, histories)
+    found = _exchanged(traced, wanted, top, moves, blocks, histories) if moves else None
+    if found is None:
+        first = Adjoint(traced, wanted, histories)
+        made = first.derive(top, before)
+        moves = exchanges(owners.contributions(made), top, histories)
+        found = _exchanged(traced, wanted, top, moves, blocks, histories) if moves else None
+        found = found or (first, _clean(first.with_results(made)))
+    first, made = found
     if histories.loops:
         nodes, number = kept(traced, before, top, histories, reads(made), first.next_number())
         made.nodes[:0] = nodes
@@ -207,11 +209,16 @@ def _exchanged(
     moves: list[Exchange],
     blocks: dict[int, int],
     histories: Histories,
-) -> tuple[Adjoint, Region]:
-    """The loops of a backward pass where loops change places."""
+) -> tuple[Adjoint, Region] | None:
+    """The loops of a backward pass where loops change places; None where gradients turn out to flow otherwise."""
     first = Keeping(traced, wanted, histories)
     first.exchanges, first.grid, first.kept = moves, top.kwargs["axes"], {}
-    made = first.with_results(first.derive(top, []))
+    made = first.derive(top, [])
+    moved = {name for one in moves for name in one.tensors}
+    rest = owners.contributions(made)
+    if {name for name, several in first.left.items() if len(several) == 1} != moved or exchanges(rest, top, histories):
+        return None
+    made = first.with_results(made)
     others = []
     last: Adjoint = first
     for one in moves:
