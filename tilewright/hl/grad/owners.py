@@ -30,7 +30,8 @@ class Owner:
 
     Args:
         tensor: its name.
-        form: "store", "add", "partial" or "atomic"; "joined" where it is added, atomically, to that of another tensor.
+        form: "store", "add", "partial" or "atomic"; "joined" where it is added, atomically, to that of another tensor;
+            "sorted" where the host adds up what programs keep, by its index.
         why: a sentence for people.
         line: of the first load.
     """
