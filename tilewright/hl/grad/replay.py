@@ -235,12 +235,6 @@ class Replay:
     def _join(self, node: Node, env: Env) -> Any:
         return torch.stack([env[value.id] for value in node.args], -1)
 
-    def _silu_backward(self, node: Node, env: Env) -> Any:
-        grad, x = (env[arg.id] for arg in node.args)
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        share = torch.sigmoid(wide)
-        return (grad * (share * (1 + wide * (1 - share)))).to(node.out.dtype)
-
     def _split(self, node: Node, env: Env) -> Any:
         return tuple(env[node.args[0].id].select(-1, at) for at in (0, 1))
 
@@ -382,7 +376,7 @@ _DERIVED: dict[str, Callable[[Replay, Node, Env], Any]] = {
     "join_pair": Replay._join,
     "reduce_fn": Replay._reduce,
     "scan_fn": Replay._scan,
-    "silu_backward": Replay._silu_backward,
+    "silu_backward": lambda _, node, env: derivatives.silu_backward(*(env[arg.id] for arg in node.args)),
     "split_pair": Replay._split,
     "take_lanes": Replay._take,
 }
