@@ -262,3 +262,20 @@ def test_a_gpu_has_as_many_programs_as_it_holds(monkeypatch):
     assert (found["block_sizes"], found["num_warps"]) == ([32], 1)  # and not fewer elements than threads
     found = default(monkeypatch, H200, rows_of_a_matrix, (32768, 64), dtype=torch.float32)
     assert (found["block_sizes"], found["num_warps"]) == ([8, 64], 1)  # 16 elements a thread
+
+
+def summed_in_blocks(x):
+    out = torch.empty([x.size(0)], dtype=x.dtype)
+    for rows in hl.tile(x.size(0)):
+        state = hl.zeros([rows])
+        for columns in hl.tile(x.size(1), block_size=512):
+            state = torch.tanh(state + x[rows, columns].sum(1))
+        out[rows] = state
+    return out
+
+
+def test_tiles_have_room_for_blocks_of_inner_loops(monkeypatch):
+    monkeypatch.setattr(spec, "machine_of", lambda device: CPU)
+    for static in (True, False):
+        bound = hl.kernel(summed_in_blocks, static_shapes=static).bind((torch.empty(1 << 16, 1024),))
+        assert bound.config_spec.default_config()["block_sizes"] == [16]

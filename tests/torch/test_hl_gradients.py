@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from tilewright import hl
-from tilewright.hl.grad import calls
 from tilewright.torch import hl_gradients, hl_operators
 
 Program = Callable[..., Any]
@@ -100,7 +99,7 @@ def _sum(kernel: hl.Kernel) -> Program:
 
 
 def _places(kernel: hl.Kernel) -> list[Any]:
-    return [places for several in calls._known[kernel].values() for one in several for places in one.places.values()]
+    return [places for several in kernel.derived.values() for one in several for places in one.places.values()]
 
 
 @hl.kernel(config=hl.Config(block_sizes=[16]))

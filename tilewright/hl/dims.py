@@ -128,16 +128,30 @@ class Factors:
 
     atoms: dict[int, Atom] = field(default_factory=dict)
     sums: dict[int, Any] = field(default_factory=dict)
+    _known: dict[int, Dim] = field(default_factory=dict)
 
     def dim(self, extent: int) -> Dim:
         """What an extent of a sample tensor is made of."""
-        found, rest = [], extent
-        if rest > 1:
-            for prime, atom in self.atoms.items():
-                while rest % prime == 0:
-                    rest //= prime
-                    found.append(atom)
-        return Dim(rest, tuple(found))
+        known = self._known.get(extent)
+        if known is None:
+            found, rest = [], extent
+            if rest > 1:
+                for prime, atom in self.atoms.items():
+                    while rest % prime == 0:
+                        rest //= prime
+                        found.append(atom)
+            known = self._known[extent] = Dim(rest, tuple(found))
+        return known
+
+    def add(self, prime: int, atom: Atom) -> None:
+        """From now on a prime stands for an atom."""
+        self.atoms[prime] = atom
+        self._known.clear()
+
+    def reset(self, atoms: dict[int, Atom]) -> None:
+        """From now on primes stand for these atoms."""
+        self.atoms = dict(atoms)
+        self._known.clear()
 
     def dims(self, shape: tuple[int, ...]) -> tuple[Dim, ...]:
         """The dimensions of a sample tensor."""

@@ -318,13 +318,14 @@ def test_refusals(kernel, args, message):
 
 def test_deterministic_algorithms():
     @hl.kernel
-    def gathered(table: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-        out = torch.empty([at.size(0)], dtype=table.dtype)
-        for rows in hl.tile(at.size(0)):
-            out[rows] = table[at[rows]]
+    def gathered(table: torch.Tensor, at: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        out = torch.zeros([at.size(0)], dtype=table.dtype)
+        for part in hl.grid(1):
+            for rows in hl.tile(0, counts[part]):
+                out[rows] = table[at[rows]]
         return out
 
-    args = random(5).requires_grad_(), torch.tensor([0, 1, 1, 4])
+    args = random(5).requires_grad_(), torch.tensor([0, 1, 1, 4]), torch.tensor([4])
     torch.use_deterministic_algorithms(True)
     try:
         with pytest.raises(hl.exc.NotDifferentiable, match="summed atomically"):

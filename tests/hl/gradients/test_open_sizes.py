@@ -35,9 +35,9 @@ def derivations() -> Iterator[list[str]]:
     """The names of the kernels that are derived from now on."""
     made: list[str] = []
 
-    def derive(traces: Any, at: int, wanted: Any, name: str, *args: Any) -> Any:
+    def derive(traces: Any, at: int, asked: Any, name: str, *args: Any) -> Any:
         made.append(name)
-        return whole(traces, at, wanted, name, *args)
+        return whole(traces, at, asked, name, *args)
 
     whole = loops.derive
     with mock.patch.object(loops, "derive", derive):

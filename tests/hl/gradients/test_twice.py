@@ -87,3 +87,15 @@ def test_results_that_are_changed_are_pytorchs_error() -> None:
         out.mul_(2.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+
+
+@hl.kernel(autotune_effort="none")
+def silu_twice(x):
+    out = torch.empty_like(x)
+    for rows in hl.tile(x.size(0)):
+        out[rows, :] = torch.nn.functional.silu(x[rows, :]) * x[rows, :]
+    return out
+
+
+def test_operations_whose_derivative_has_none_of_its_own_in_pytorch():
+    agree(silu_twice, lambda x: torch.nn.functional.silu(x) * x, (Draw()(5, 7),))

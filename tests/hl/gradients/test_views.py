@@ -117,12 +117,12 @@ def test_a_transposed_tensor_is_no_view_in_the_same_order():
     )
 
 
-def test_deterministic_algorithms_refuse_it():
+def test_deterministic_algorithms_keep_it_apart():
     kernel = hl.kernel(losses_of.fn)
     torch.use_deterministic_algorithms(True)
     try:
-        with pytest.raises(hl.exc.NotDifferentiable, match="summed atomically"):
-            kernel(LOGITS.clone().requires_grad_(), LABELS)
+        assert _forms(kernel, LOGITS, LABELS) == {"logits": "store", "flat": "sorted"}
+        _agrees(lambda x: kernel(x, LABELS), lambda x: F.cross_entropy(x, LABELS, reduction="none"), LOGITS)
     finally:
         torch.use_deterministic_algorithms(False)
 

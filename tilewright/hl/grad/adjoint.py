@@ -77,6 +77,7 @@ class Adjoint:
         self.trace, self.wanted = self.replay.trace, wanted
         self.lasting = lasting(traced)
         self.stored: list[Stored] = []
+        self.left: dict[str, set[str]] = {}  # by tensor: contributions that are somebody else's affair
         self.inner: dict[int, tuple[Node, int]] = {}  # by value: which inner loop of the forward pass carries it out
 
     def derive(self, loop: Node, before: list[Node]) -> Region:
@@ -257,10 +258,15 @@ class Adjoint:
         """Write down what the loads of a frame add to gradients; loads of the same elements add up first."""
         groups: dict[Any, list[tuple[Leaf, Any]]] = {}
         for leaf, grad in zip(frame.leaves, grads, strict=True):
-            if grad is not None and not self.is_left(leaf.node.args[0].name):
-                entries = self.replay.held(leaf.node.args[1], env)
-                mask = self.replay.held(leaf.node.kwargs.get("mask"), env)
-                groups.setdefault((leaf.node.args[0].name, str(key_of([entries, mask]))), []).append((leaf, grad))
+            if grad is None:
+                continue
+            name, entries = leaf.node.args[0].name, self.replay.held(leaf.node.args[1], env)
+            key = str(key_of([entries, self.replay.held(leaf.node.kwargs.get("mask"), env)]))
+            if self.is_left(name):
+                opened = [axis.id for loop in self.trace.loops for axis in loop.kwargs["axes"]]
+                self.left.setdefault(name, set()).add(f"{key} in {opened}")
+            else:
+                groups.setdefault((name, key), []).append((leaf, grad))
         for several in groups.values():
             leaf, total = several[0]
             for _, grad in several[1:]:

@@ -107,6 +107,13 @@ class Reduce(torch.autograd.Function):  # type: ignore[misc]  # torch is not che
         return None, None, None, None, *(found if position == at else None for position in range(len(tiles)))
 
 
+def silu_backward(grad: Any, x: Any) -> Any:
+    """The derivative of `x * sigmoid(x)`, made of what has derivatives: PyTorch has none of its own operator."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    share = torch.sigmoid(wide)
+    return (grad * (share * (1 + wide * (1 - share)))).to(grad.dtype)
+
+
 def _affine(*elements: Any) -> tuple[Any, Any]:
     """Two maps z -> a z + b, one after the other."""
     a, b, c, d = elements

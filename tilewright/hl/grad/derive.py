@@ -12,7 +12,7 @@ import torch
 from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
-from tilewright.hl.grad import aliases, checks, degree, overwritten, owners
+from tilewright.hl.grad import aliases, checks, degree, overwritten, owners, segments
 from tilewright.hl.grad.adjoint import Adjoint
 from tilewright.hl.grad.broadcasts import narrow
 from tilewright.hl.grad.exchange import Exchange, Exchanged, Keeping, exchanges
@@ -47,15 +47,30 @@ class Derived:
     forward_text: str = ""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a backward pass.
+
+    Args:
+        wanted: names of the tensors that want gradients.
+        views: the tensors that are views of others, to whose gradients PyTorch would add theirs.
+        keeps: whether the forward pass may keep more than its results.
+        ordered: whether sums are to have one order, also where that takes more memory.
+    """
+
+    wanted: frozenset[str]
+    views: aliases.Aliases = frozenset()
+    keeps: bool = False
+    ordered: bool = False
+
+
 def derive(
     traces: tuple[Traced, Traced],
     at: int,
-    wanted: frozenset[str],
+    asked: Asked,
     name: str,
     blocks: dict[int, int] | None,
     sizes: dict[int, int],
-    views: aliases.Aliases = frozenset(),
-    keeps: bool = False,
     is_open: bool = False,
 ) -> Derived:
     """The backward pass of a top-level loop.
@@ -63,12 +78,10 @@ def derive(
     Args:
         traces: two traces of whole calls, with other samples.
         at: number of the loop.
-        wanted: names of the tensors that want gradients.
+        asked: which gradients, and what may be done for them.
         name: of the kernel that is made.
         blocks: the sizes of tiles that the user gave, by the number of the axis.
         sizes: the sizes of tiles in the forward pass, whoever chose them.
-        views: the tensors that are views of others, to whose gradients PyTorch would add theirs.
-        keeps: whether the forward pass may keep more than its results.
         is_open: whether sizes are symbols in the traces.
 
     Raises:
@@ -78,7 +91,7 @@ def derive(
     with torch.autograd.graph.saved_tensors_hooks(
         as_they_are, as_they_are
     ):  # those of the caller are for its own tensors
-        first, second = (_derived(traced, at, wanted, name, blocks, sizes, views, keeps, is_open) for traced in traces)
+        first, second = (_derived(traced, at, asked, name, blocks, sizes, is_open) for traced in traces)
     if first.text != second.text:
         pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
         ours = next((line.strip() for line, twin in pairs if line != twin), "")
@@ -94,12 +107,10 @@ def derive(
 def _derived(
     traced: Traced,
     at: int,
-    wanted: frozenset[str],
+    asked: Asked,
     name: str,
     blocks: dict[int, int] | None,
     sizes: dict[int, int],
-    views: aliases.Aliases,
-    keeps: bool,
     is_open: bool,
 ) -> Derived:
     graph = traced.graphs[at]
@@ -113,11 +124,11 @@ def _derived(
         _check_maxima(region, histories)
         while True:
             try:
-                first, made = _reversed(traced, region, wanted, histories, blocks or {})
+                first, made = _reversed(traced, region, asked.wanted, histories, blocks or {})
                 kept = Program(name.replace("_backward", "_forward"), Region(), blocks=sizes, is_open=is_open)
-                forward = _forward(traced, region, first, made, kept) if keeps and not histories.loops else None
+                forward = _forward(traced, region, first, made, kept) if asked.keeps and not histories.loops else None
                 program = Program(name, made, blocks=sizes, is_open=is_open)
-                derived = _settled(first, made, program, wanted, blocks, views)
+                derived = _settled(first, made, program, asked, blocks)
                 return replace(derived, forward=forward, forward_text=program_text(forward) if forward else "")
             except exc.HistoryNeeded as error:
                 histories.add(error.loop, error)
@@ -159,13 +170,15 @@ def _reversed(
 ) -> tuple[Adjoint, Region]:
     """The loops of the backward pass, each gradient's contributions still where they arise."""
     before, top = region.nodes[:-1], region.nodes[-1]
-    first = Adjoint(traced, wanted, histories)
-    made = first.derive(top, before)
-    moves = exchanges(owners.contributions(made), top, histories)
-    if moves:
-        first, made = _exchanged(traced, wanted, top, moves, blocks, histories)
-    else:
-        made = _clean(first.with_results(made))
+    moves = exchanges(owners.expected(region, wanted), top, histories)
+    found = _exchanged(traced, wanted, top, moves, blocks, histories) if moves else None
+    if found is None:
+        first = Adjoint(traced, wanted, histories)
+        made = first.derive(top, before)
+        moves = exchanges(owners.contributions(made), top, histories)
+        found = _exchanged(traced, wanted, top, moves, blocks, histories) if moves else None
+        found = found or (first, _clean(first.with_results(made)))
+    first, made = found
     if histories.loops:
         nodes, number = kept(traced, before, top, histories, reads(made), first.next_number())
         made.nodes[:0] = nodes
@@ -208,11 +221,16 @@ def _exchanged(
     moves: list[Exchange],
     blocks: dict[int, int],
     histories: Histories,
-) -> tuple[Adjoint, Region]:
-    """The loops of a backward pass where loops change places."""
+) -> tuple[Adjoint, Region] | None:
+    """The loops of a backward pass where loops change places; None where gradients turn out to flow otherwise."""
     first = Keeping(traced, wanted, histories)
     first.exchanges, first.grid, first.kept = moves, top.kwargs["axes"], {}
-    made = first.with_results(first.derive(top, []))
+    made = first.derive(top, [])
+    moved = {name for one in moves for name in one.tensors}
+    rest = owners.contributions(made)
+    if {name for name, several in first.left.items() if len(several) == 1} != moved or exchanges(rest, top, histories):
+        return None
+    made = first.with_results(made)
     others = []
     last: Adjoint = first
     for one in moves:
@@ -233,10 +251,10 @@ def _settled(
     adjoint: Adjoint,
     region: Region,
     program: Program,
-    wanted: frozenset[str],
+    asked: Asked,
     blocks: dict[int, int] | None,
-    views: aliases.Aliases,
 ) -> Derived:
+    views = frozenset() if asked.ordered else asked.views
     joined = aliases.join(region, owners.contributions(region), views, adjoint.fresh)
     found = owners.contributions(region)
     found = {name: found[name] for name in sorted(found, key=lambda name: name in joined)}  # behind what they are of
@@ -244,17 +262,23 @@ def _settled(
     def sizes(axis: Axis) -> int:
         return (blocks or {}).get(axis.id) or owners.part_size(region, axis)
 
-    program.given = sorted(wanted)[:1] if not program.tensors else []
+    program.given = sorted(asked.wanted)[:1] if not program.tensors else []
     kept = {node.args[0].name: node.args[0] for node in walk(region) if node.op == "store"}
     for tensor in kept.values():
         program.made.append(buffer_of(tensor.name, tensor.shape, tensor.dtype))
     decided = []
     for several in found.values():
         name = several[0].tensor.name
-        decided.append(joined.get(name) or owners.decide(several))
-        if name in joined:
-            program.made.append(aliases.made(several[0].tensor, dict(views)[name]))
-        owners.settle(adjoint.trace, program, several, decided[-1], sizes)
+        owner = joined.get(name) or owners.decide(several)
+        in_order = segments.plan(region, several, owner) if asked.ordered else None
+        if in_order is not None:
+            owner, kept_apart = in_order
+            segments.settle(program, kept_apart, adjoint.fresh)
+        else:
+            if name in joined:
+                program.made.append(aliases.made(several[0].tensor, dict(views)[name]))
+            owners.settle(adjoint.trace, program, several, owner, sizes)
+        decided.append(owner)
     simplify(region)
     keep_unrounded(region, adjoint.next_number())
     _check_names(program)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import compress
 from typing import Any
 
@@ -17,7 +18,7 @@ from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.grad import aliases, overwritten, runs
-from tilewright.hl.grad.derive import Derived, derive, place, tensors_of
+from tilewright.hl.grad.derive import Asked, Derived, derive, place, tensors_of
 from tilewright.hl.grad.extents import actual, host_numbers
 from tilewright.hl.grad.made import differentiable, kernel_of
 from tilewright.hl.grad.program import Program
@@ -50,7 +51,7 @@ class Backward:
         copied: which of the loaded tensors the loop changes, so that a copy is saved.
         added: for each written tensor whether the loop only adds to it.
         is_checked: whether the kernel is known to compile.
-        is_atomic: whether it adds up anything in any order.
+        is_by_index: whether it adds up anything in any order, or would, if that were not forbidden.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Backward:
         if not derived.text:
             self.saved = self.parameters = []
         self.places = [[*loaded, *written, *self.kept].index(name) for name in self.saved]
-        self.is_atomic = any(owner.is_atomic for owner in derived.owners)
+        self.is_by_index = any(owner.is_atomic or owner.form == "sorted" for owner in derived.owners)
         self.results = [owner.tensor for owner in derived.owners if owner.form != "joined"]
         held = set(map(overwritten.before, writes.held))
         self.copied = [at for at, name in enumerate(loaded) if name in held & set(self.saved)]
@@ -287,7 +288,7 @@ class Loop:
         self._is_open = closed is not None and any(isinstance(size, Sym) for size in shapes)
         self.numbers = Program(name, traces[0].graphs[at].region).numbers | host_numbers(shapes)
         self._views = [] if self.writes.held else aliases.candidates(self.loaded, traces[0].source.tree)
-        self._known: dict[tuple[frozenset[str], aliases.Aliases, bool], Backward] = {}
+        self._known: dict[Asked, Backward] = {}
         self._wanted: dict[tuple[bool, ...], frozenset[str]] = {}
         self._ready: dict[tuple[bool, ...], Backward] = {}  # what calls like one before need not look at again
         self._shut: set[tuple[bool, ...]] = set()  # calls for which sizes have to be constants
@@ -365,15 +366,16 @@ class Loop:
         views: aliases.Aliases = frozenset()
         if self._views:
             views = aliases.of_call(self._views, dict(zip(self.loaded, loads, strict=True)))
-        backward = self.backward(wanted, views, keeps)
+        asked = Asked(wanted, views, keeps, torch.are_deterministic_algorithms_enabled())
+        backward = self.backward(asked)
         if changed:
             self._check_changed(dict(zip(self.written, outs, strict=True)))
         self._check_order(backward)
         self._check_apart(loads, outs)
         if not backward.is_checked:
             named = dict(zip((*self.loaded, *self.written), (*loads, *outs), strict=True)) | numbers
-            backward = self._checked(backward, named, wanted, views)
-        if keeps and not self._views and not backward.is_atomic and not self.writes.held:
+            backward = self._checked(backward, named, asked)
+        if keeps and not self._views and not backward.is_by_index and not self.writes.held:
             self._ready[flags] = backward
         return backward
 
@@ -432,40 +434,33 @@ class Loop:
             hint="write a fresh tensor",
         )
 
-    def _checked(
-        self, backward: Backward, named: dict[str, Any], wanted: frozenset[str], views: aliases.Aliases
-    ) -> Backward:
+    def _checked(self, backward: Backward, named: dict[str, Any], asked: Asked) -> Backward:
         """A way back whose kernels compile: `backward`, or one for which nothing more is kept."""
         try:
             backward.check(named)
         except exc.Error as error:
             if backward.forward is None:
                 raise exc.located(error, self._place()) from error.__cause__
-            found = self._known[wanted, views, True] = self.backward(wanted, views, keeps=False)
-            return self._checked(found, named, wanted, views)
+            found = self._known[asked] = self.backward(replace(asked, keeps=False))
+            return self._checked(found, named, asked)
         return backward
 
-    def backward(self, wanted: frozenset[str], views: aliases.Aliases = frozenset(), keeps: bool = False) -> Backward:
-        """The backward pass, derived at the first call.
-
-        Args:
-            wanted: names of the tensors that want gradients.
-            views: those that are views of others.
-            keeps: whether the forward pass may keep more than its results.
-        """
-        found = self._known.get((wanted, views, keeps))
+    def backward(self, asked: Asked) -> Backward:
+        """The backward pass, derived at the first call."""
+        found = self._known.get(asked)
         if found is None:
             number = f"_{self.at}" if len(self.traces[0].graphs) > 1 else ""
             name = f"{self.name}_backward{number}"
-            may = keeps and not number and not self.writes.held  # the configuration is that of one loop
+            keeps = asked.keeps and not number and not self.writes.held  # the configuration is that of one loop
+            may = replace(asked, keeps=keeps)
             with _disable_current_modes():  # of whoever wants to know whether there is one, without data
-                derived = derive(self.traces, self.at, wanted, name, self.blocks, self.sizes, views, may, self._is_open)
+                derived = derive(self.traces, self.at, may, name, self.blocks, self.sizes, self._is_open)
             given = list(self.loaded), list(self.written)
             config = config_of(derived.program, self.blocks)
             forward = None if derived.forward is None else self._forward_config(derived.forward)
             found = Backward(derived, *given, self.settings, config, self._place(), self.writes, forward)
-            found.without = None if found.forward is None else lambda: self.backward(wanted, views)
-            self._known[wanted, views, keeps] = found
+            found.without = None if found.forward is None else lambda: self.backward(replace(asked, keeps=False))
+            self._known[asked] = found
         return found
 
     def _forward_config(self, program: Program) -> Config | None:
@@ -476,9 +471,9 @@ class Loop:
 
     def as_called(self, wanted: frozenset[str]) -> Backward:
         """The backward pass that a call for these tensors has; with the views of one, where there was any."""
-        views = next((views for names, views, _ in self._known if names == wanted), frozenset())
+        views = next((asked.views for asked in self._known if asked.wanted == wanted), frozenset())
         try:
-            return self.backward(wanted, views, keeps=True)
+            return self.backward(Asked(wanted, views, True, torch.are_deterministic_algorithms_enabled()))
         except exc.NotDifferentiable:
             if self.closed is None:
                 raise

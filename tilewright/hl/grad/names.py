@@ -11,7 +11,7 @@ from dataclasses import replace
 from tilewright.hl.graph.nodes import HostTensor, walk
 from tilewright.hl.trace.host import Traced
 
-_TAKEN = ("grad_", "parts_", "last_", "own_")
+_TAKEN = ("grad_", "parts_", "last_", "each_", "at_", "own_")
 _INSIDE = ("_at_", "_before")
 
 

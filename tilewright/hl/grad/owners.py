@@ -18,7 +18,7 @@ import torch
 from tilewright.hl.dims import Axis
 from tilewright.hl.grad import checks
 from tilewright.hl.grad.extents import agree, is_known, is_zero
-from tilewright.hl.grad.program import Program, buffer_of
+from tilewright.hl.grad.program import Program, buffer_of, key_of
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, walk
 from tilewright.hl.symbols import Sym, cdiv, same
 from tilewright.hl.trace.state import Trace
@@ -30,7 +30,8 @@ class Owner:
 
     Args:
         tensor: its name.
-        form: "store", "add", "partial" or "atomic"; "joined" where it is added, atomically, to that of another tensor.
+        form: "store", "add", "partial" or "atomic"; "joined" where it is added, atomically, to that of another tensor;
+            "sorted" where the host adds up what programs keep, by its index.
         why: a sentence for people.
         line: of the first load.
     """
@@ -81,6 +82,16 @@ def contributions(region: Region) -> dict[str, list[Contribution]]:
         if one.node.op == "atomic_gradient":
             found.setdefault(one.tensor.name, []).append(one)
     return found
+
+
+def expected(region: Region, wanted: frozenset[str]) -> dict[str, list[Contribution]]:
+    """The contributions that a backward pass has if a gradient flows through every load of a graph, by tensor."""
+    found: dict[str, dict[Any, Contribution]] = {}
+    for one in accesses(region):
+        if one.node.op == "load" and one.tensor.name in wanted:
+            key = key_of([one.entries, one.node.kwargs.get("mask")]), tuple(axis.id for axis in one.loops)
+            found.setdefault(one.tensor.name, {}).setdefault(key, one)
+    return {name: list(several.values()) for name, several in found.items()}
 
 
 def accesses(region: Region) -> Iterator[Contribution]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.hl.dims import Axis, Dim
 from tilewright.hl.grad.extents import host_numbers, is_known, tensor_of
-from tilewright.hl.graph.nodes import HostNumber, HostTensor, Node, Region, Value, leaves, operands, symbols, walk
+from tilewright.hl.graph.nodes import HostNumber, HostTensor, Node, Region, Value, leaves, operands, walk
 from tilewright.hl.symbols import Sym
 
 
@@ -89,16 +90,19 @@ class Program:
         told = {str(size.atom.key) for _, _, size in self.sizes if isinstance(size, Sym) and size.atom is not None}
         return [*self.tensors, *(name for name in self.numbers if name not in told)]
 
-    @property
+    @functools.cached_property
     def numbers(self) -> dict[str, str]:
-        """The numbers of the host that it is made of: the host's expression of each, by name."""
+        """The numbers of the host that it is made of, once it is complete: the host's expression of each, by name."""
         found = host_numbers(size for one in self.made for size in one.shape)
         for node in walk(self.region):
-            for number in leaves((node.args, node.kwargs)):
-                if isinstance(number, HostNumber):
-                    found[number.name] = number.text
-            for symbol in symbols_of(node):
-                found.update(host_numbers([symbol]))
+            for leaf in leaves((node.args, node.kwargs)):
+                if isinstance(leaf, HostNumber):
+                    found[leaf.name] = leaf.text
+                elif isinstance(leaf, Sym):
+                    found.update(host_numbers([leaf]))
+            for value in node.outs:
+                known = [dim.size() for dim in value.dims if any(atom.kind not in _OF_TILES for atom in dim.atoms)]
+                found.update(host_numbers(known))
         return found
 
     @property
@@ -107,10 +111,8 @@ class Program:
         return [axis for node in walk(self.region) if node.op == "loop" for axis in node.kwargs["axes"]]
 
 
-def symbols_of(node: Node) -> list[Sym]:
-    """The symbols of a node, those of the sizes of what it makes included."""
-    sizes = [dim.size() for value in node.outs for dim in value.dims]
-    return [*symbols((node.args, node.kwargs)), *(size for size in sizes if isinstance(size, Sym))]
+_OF_TILES = frozenset(("block", "begin", "valid"))
+"""Kinds of symbols that loops make."""
 
 
 def inner_values(region: Region) -> Iterator[Value]:

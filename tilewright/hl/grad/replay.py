@@ -164,8 +164,10 @@ class Replay:
         if node.function is not None and node.op not in _DERIVED:
             args, kwargs = (replace(tree, lambda leaf: _argument(leaf, env)) for tree in (node.args, node.kwargs))
             if node.op in VIEWS and not isinstance(args[1], torch.dtype):  # samples have other strides here
-                return torch.reshape(*args)
-            return node.function(*args, **kwargs)
+                return torch.reshape(*args[:2])
+            made = node.function(*args, **kwargs)
+            _check_cut(node, made, [env[value.id] for value in operands(node)])
+            return made
         if node.op == "product":
             a, b, acc = (env[arg.id] if isinstance(arg, Value) else arg for arg in node.args)
             return Product.apply(a, b, acc, node.out.dtype)
@@ -326,6 +328,19 @@ class Replay:
         self.trace.region.nodes.append(node)
 
 
+def _check_cut(node: Node, made: Any, given: list[Any]) -> None:
+    """Refuse a call of PyTorch's that has a floating-point result and no derivative, and says nothing."""
+    called = isinstance(node.function, torch._ops.OpOverload) and node.op not in _WITHOUT_OPERANDS
+    if not called or not torch.is_grad_enabled() or not any(one.requires_grad for one in given):
+        return  # a maximum that is held (`degree.shifts`) is no operator of PyTorch's
+    for out in made if isinstance(made, tuple | list) else (made,):
+        if out.is_floating_point() and not out.requires_grad:
+            raise exc.NotDifferentiable(
+                f"torch.{node.op.replace('special_', 'special.')} has no gradient in PyTorch",
+                hint="call .detach() on what it is given, if no gradient is meant to flow through it",
+            )
+
+
 def unrounded(replay: Replay, sample: Any) -> Any:
     """A sample for what `sample` was rounded of, if that was the last thing done; else itself.
 
@@ -361,10 +376,15 @@ _DERIVED: dict[str, Callable[[Replay, Node, Env], Any]] = {
     "join_pair": Replay._join,
     "reduce_fn": Replay._reduce,
     "scan_fn": Replay._scan,
+    "silu_backward": lambda _, node, env: derivatives.silu_backward(*(env[arg.id] for arg in node.args)),
     "split_pair": Replay._split,
     "take_lanes": Replay._take,
 }
 """Operations whose derivatives are ours, or PyTorch's under another name."""
+_WITHOUT_OPERANDS = frozenset(
+    "detach empty_like full_like new_empty new_full new_ones new_zeros ones_like zeros_like".split()  # noqa: SIM905
+)
+"""Calls whose results do not depend on the elements of what they are given, or are not meant to have gradients."""
 _NAMES = {
     "assembly": "hl.inline_asm_elementwise",
     "call": "inline code",

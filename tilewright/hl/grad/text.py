@@ -250,6 +250,8 @@ class _Writer:
             return f"({args[0]} {_INFIX[node.op]} {args[1]})"
         if node.op == "neg":
             return f"(-{args[0]})"
+        if node.op == "_to_copy" and "dtype" not in named:
+            return args[0]
         if node.op == "_to_copy":
             return f"{args[0]}.to({self.value(node.kwargs['dtype'])})"
         if node.op in _RESHAPED:

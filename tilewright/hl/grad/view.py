@@ -23,8 +23,8 @@ class Plan:
 
     Args:
         line: of the loop in the user's file.
-        owners: for each tensor who adds up its gradient: `tensor`, `form` ("store", "add", "partial", "joined" or
-            "atomic"), `why` and the `line` of its first load.
+        owners: for each tensor who adds up its gradient: `tensor`, `form` ("store", "add", "partial", "joined",
+            "sorted" or "atomic"), `why` and the `line` of its first load.
         saved: names of the tensors that are saved between the forward pass and the backward one.
     """
 

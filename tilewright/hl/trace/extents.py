@@ -58,5 +58,5 @@ def _prime(trace: Trace, atom: Atom) -> int:
         if found == atom:
             return prime
     prime = trace.sampling.extent()
-    trace.factors.atoms[prime] = dataclasses.replace(atom, sample=prime)
+    trace.factors.add(prime, dataclasses.replace(atom, sample=prime))
     return prime

@@ -54,7 +54,7 @@ class Source:
         self.locals = frozenset(code.co_varnames + code.co_cellvars + (CHOSEN,))  # and flags of loops that are left
         self.used = frozenset(code.co_names + code.co_freevars)
         try:
-            lines, first = inspect.getsourcelines(function)
+            lines, first = _lines(function)
         except (OSError, TypeError) as error:
             raise exc.SourceNotAvailable(
                 f"the source of {self.name} cannot be read: {error}",
@@ -131,6 +131,16 @@ class Source:
         """The integer literals of the text."""
         constants = (node.value for node in ast.walk(self.tree) if isinstance(node, ast.Constant))
         return frozenset(value for value in constants if type(value) is int)
+
+
+def _lines(function: Callable[..., Any]) -> tuple[list[str], int]:
+    """The lines of a function, and the number of the first."""
+    code = function.__code__
+    known = linecache.cache.get(code.co_filename)
+    if known is None or len(known) != 4 or known[1] is not None:
+        return inspect.getsourcelines(function)
+    first = code.co_firstlineno  # no file, which might have changed: `inspect` would look through all modules for one
+    return inspect.getblock(known[2][first - 1 :]), first
 
 
 def _check_statements(definition: ast.FunctionDef, moved: int, source: Source) -> None:

@@ -194,7 +194,7 @@ class Trace:
         values, atoms, (axes, slots, self._count, self.sampling.taken, self.drawn) = snapshot
         self._values = dict(values)
         self._stale -= values.keys()
-        self.factors.atoms = dict(atoms)
+        self.factors.reset(atoms)
         del self.axes[axes:], self.slots[slots:]
 
     def bindings(self) -> dict[int, Value]:
@@ -323,7 +323,7 @@ class Trace:
             axis.prime = 1  # a fact of the program: it broadcasts, and `squeeze` removes it
         elif kind != "grid":
             axis.prime = self.sampling.axis()
-            self.factors.atoms[axis.prime] = axis.size
+            self.factors.add(axis.prime, axis.size)
             if block is None:
                 axis.slot = len(self.slots)
                 self.slots.append(axis)
@@ -345,7 +345,7 @@ class Trace:
             return self.host_symbols[first]
         prime = self.sampling.extent()
         atom = Atom("host", name, text, sample=prime)
-        self.factors.atoms[prime] = atom
+        self.factors.add(prime, atom)
         self.actual[atom] = actual
         self.host_symbols[first] = Sym.of(atom)
         return self.host_symbols[first]
@@ -354,7 +354,8 @@ class Trace:
         """A number that the configuration chooses among the values of a fragment."""
         self.tunables[name] = fragment
         prime = self.sampling.extent()
-        atom = self.factors.atoms[prime] = Atom("tunable", name, name, sample=prime)
+        atom = Atom("tunable", name, name, sample=prime)
+        self.factors.add(prime, atom)
         self.chosen.sizes.add(atom)
         return Sym.of(atom)
 

@@ -87,16 +87,18 @@ class _Chooser:
 
     def run(self) -> None:
         """Choose for axes that have no size yet."""
+        given = math.prod(axis.block for axis in self.grid if type(axis.block) is int)
         if self.products:
             self._of_products()
+        else:
+            self.sizes |= {axis.size: axis.block for axis in self.inner if type(axis.block) is int}
         contiguous = _contiguous(self.nodes)
         for axis in sorted(self.inner, key=lambda axis: (axis.id not in contiguous, -axis.id)):
             self._take(axis, max(8, min(self.wanted.inner, self.wanted.tile // self.whole(axis))))
         width = self.whole()
         budget = max(1, self.wanted.tile // (width * self._copies(width)))
         if not self.inner and width == 1 and self.cpu:
-            budget = 8 * self.wanted.tile  # element by element: nothing is held
-        budget = max(1, budget // math.prod(axis.block for axis in self.grid if type(axis.block) is int))
+            budget = 8 * self.wanted.tile // given  # element by element: nothing is held
         for axis in reversed(self.grid):
             size = 1 if self.products and len(self.grid) > 1 else budget
             least = min(size, self.wanted.least // self.whole())
