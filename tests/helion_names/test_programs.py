@@ -12,12 +12,13 @@ import pytest
 from tests.meta.sources import ROOT
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("module", ["tests.helion_names.programs", "tests.triton_names.helion_kernels"])
-def test_programs_are_right(module):
+def test_programs_are_right(module, device):
     done = subprocess.run(
-        [sys.executable, "-m", "tilewright.as_helion", "-m", module],
+        [sys.executable, "-m", "tilewright.as_helion", "-m", module, "--device", device],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TILEWRIGHT_DEFAULT_BACKEND": device},
         capture_output=True,
         text=True,
         timeout=300,

@@ -160,3 +160,23 @@ def test_comparisons_of_block_sizes_on_the_host(marked):
         bound.set_config(hl.Config(block_sizes=[block]))
         torch.testing.assert_close(bound(x, marked), x + added)
         assert "  if " not in bound.to_code().split("def kernel(")[0]
+
+
+def test_a_number_for_a_block_size_is_refused_with_what_to_write():
+    @hl.kernel
+    def added(x):
+        out = torch.empty_like(x)
+        for t in hl.tile(x.size(0), block_size=8):
+            out[t] = x[t] + hl.arange(8)
+        return out
+
+    @hl.kernel
+    def stored(x):
+        out = torch.empty_like(x)
+        for t in hl.tile(x.size(0), block_size=8):
+            out[t] = hl.arange(8)
+        return out
+
+    for kernel in (added, stored):
+        with pytest.raises(hl.exc.Error, match=r"write t\.block_size for 8"):
+            kernel(torch.zeros(16))

@@ -320,3 +320,22 @@ def test_random_numbers_counted_by_the_program():
 
     out, whole = kernel(torch.empty(20))
     torch.testing.assert_close(out[:-3], whole[3:])
+
+
+def test_random_configurations_of_open_sizes_fit():
+    """Chunks of two dimensions that are reduced together, and rows: their product is bounded, not each."""
+
+    @hl.kernel(static_shapes=False)
+    def spread(x):
+        out = torch.empty_like(x)
+        for b in hl.tile(x.size(0)):
+            value = x[b, :, :]
+            out[b, :, :] = value - value.mean(dim=(1, 2))[:, None, None]
+        return out
+
+    x = torch.randn(5, 7, 11)
+    bound, rng = spread.bind((x,)), random.Random(5)
+    configs = [bound.config_spec.random(rng) for _ in range(20)]
+    assert all(bound.config_spec.normalize(config) == config for config in configs)
+    narrow = min(configs, key=lambda config: config["block_sizes"])
+    torch.testing.assert_close(bound.compile_config(narrow)(x), x - x.mean((1, 2), keepdim=True))

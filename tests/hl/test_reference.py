@@ -134,5 +134,30 @@ def test_block_sizes_are_extents_of_cut_tiles():
     expected = torch.stack([(packed << 4) >> 4, packed >> 4], 1).reshape(16, 19)
     bound = pairs.bind((packed,))
     assert torch.equal(pairs(packed), expected)
-    for mode in (hl.RefMode.EAGER, hl.RefMode.TILED):
+    for mode in MODES:
         assert torch.equal(bound.run_ref(packed, mode=mode), expected)
+
+
+def test_loads_by_name_are_subscripts():
+    """An index of a grid beside a tile of indices: one element of one dimension, all of the other."""
+
+    @hl.kernel
+    def kernel(x, order, counts):
+        out, seen = torch.zeros_like(x), torch.zeros_like(counts)
+        for group in hl.grid(order.size(0)):
+            count = counts[group]
+            for i in hl.tile(order.size(1)):
+                inside = i.index < count
+                rows = hl.load(order, [group, i.index], extra_mask=inside)
+                hl.store(out, [rows, 0], x[rows, group], extra_mask=inside)
+                hl.atomic_add(seen, [group], inside.to(torch.int64).sum())
+        return out, seen
+
+    x, order, counts = torch.randn(6, 2), torch.tensor([[4, 1, 0], [2, 3, 5]]), torch.tensor([3, 2])
+    expected = torch.zeros(6, 2)
+    for group in range(2):
+        rows = order[group, : counts[group]]
+        expected[rows, 0] = x[rows, group]
+    bound = kernel.bind((x, order, counts))
+    for found in (kernel(x, order, counts), *(bound.run_ref(x, order, counts, mode=mode) for mode in MODES)):
+        torch.testing.assert_close(found, (expected, counts))

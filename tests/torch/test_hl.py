@@ -134,6 +134,15 @@ def test_nobody_in_the_slot(monkeypatch: pytest.MonkeyPatch) -> None:
         doubled(x)
 
 
+def test_nobody_in_the_slot_of_a_whole_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch refuses the graph with what to write; its own errors are about our exception."""
+    monkeypatch.setattr(tracer_slot, "_tracer", None)
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=r"import tilewright\.torch first"):
+        torch.compile(lambda x: doubled(x + 1), fullgraph=True, backend="eager")(torch.ones(4))
+    torch._dynamo.reset()
+
+
 def test_vmap() -> None:
     x = torch.randn(3, 40)
     assert torch.equal(torch.vmap(doubled)(x), x * 2)

@@ -339,6 +339,17 @@ def _uneven(args: Sequence[Any], chosen: frozenset[int]) -> list[Any] | None:
     return list(map(cut, args))
 
 
+def _plainly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose own subscripts are PyTorch's, as they are where a subscript of the kernel calls it."""
+
+    @functools.wraps(function)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return function(*args, **kwargs)
+
+    return made
+
+
 def _is_ours(index: Any) -> bool:
     entries = index if isinstance(index, tuple | list) else (index,)
     return any(
@@ -472,7 +483,7 @@ def _nothing(*args: Any) -> None:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: _atomic(name) for name in _UPDATES},
+    **{name: _plainly(_atomic(name)) for name in _UPDATES},
     "arange": _arange,
     "barrier": _nothing,
     "breakpoint": builtins.breakpoint,
@@ -482,14 +493,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "dot": _dot,
     "full": _full,
     "grid": _grid,
-    "load": _load,
+    "load": _plainly(_load),
     "pdl_launch_dependents": _nothing,
     "pdl_wait": _nothing,
     "register_block_size": _register_block_size,
     "register_tunable": _register_tunable,
     "specialize": lambda value: value,
     "static_range": lambda begin, end=None, step=1: range(0, begin, step) if end is None else range(begin, end, step),
-    "store": _store,
+    "store": _plainly(_store),
     "tile": _tile,
     "tile_begin": lambda tile: tile.begin,
     "tile_block_size": lambda tile: tile.block_size,

@@ -53,6 +53,8 @@ def traced(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 hint="pass x.as_subclass(torch.Tensor), or import tilewright.torch first: then the class is asked",
             )
     if _tracer is None:
+        if is_dynamo_compiling():  # which cannot raise our exceptions itself: it shows this, or leaves it to Python
+            torch._dynamo.graph_break(msg="import tilewright.torch first: then a kernel is an operator to PyTorch")
         raise exc.TracerNeeded(
             "a kernel is called where PyTorch traces: under torch.compile or torch.export, or on tensors without data",
             hint="import tilewright.torch first: then a kernel is an operator to PyTorch",

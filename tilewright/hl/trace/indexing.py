@@ -14,7 +14,7 @@ from tilewright.hl.graph.nodes import HostTensor, Node, Subscript
 from tilewright.hl.symbols import Sym, is_natural, same, sample, show, substitute
 from tilewright.hl.trace.equal import equate, equate_shapes
 from tilewright.hl.trace.extents import extent as extent_of
-from tilewright.hl.trace.messages import dim_text, type_text
+from tilewright.hl.trace.messages import block_for, dim_text, type_text
 from tilewright.hl.trace.state import Trace, memory_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
 
@@ -262,8 +262,10 @@ def _must_fit(trace: Trace, value: Any, shape: list[int], what: str) -> None:
     )
     if not fits:
         equate_shapes(trace, mine, shape)
-        dims = [[dim_text(trace, dim) for dim in trace.factors.dims(tuple(one))] for one in (mine, shape)]
+        dims = [trace.factors.dims(tuple(one)) for one in (mine, shape)]
+        names = [", ".join(dim_text(trace, dim) for dim in one) for one in dims]
+        block = next(filter(None, (block_for(trace, *pair) for pair in zip(*map(reversed, dims), strict=False))), None)
         raise exc.ShapeMismatch(
-            f"{what} has the shape [{', '.join(dims[0])}], the subscript [{', '.join(dims[1])}]",
-            hint="broadcast or transpose the value so that its dimensions are those of the subscript",
+            f"{what} has the shape [{names[0]}], the subscript [{names[1]}]",
+            hint=block or "broadcast or transpose the value so that its dimensions are those of the subscript",
         )

@@ -64,9 +64,23 @@ def hint(trace: Trace, message: str) -> str | None:
     dims = [trace.factors.dim(int(extent)) for extent in pair.groups()]
     if all(dim.atom is not None and dim.atom.kind == "block" for dim in dims):
         return "tiles line up from the last dimension on, as in PyTorch: value[:, None] has one behind its own"
+    block = block_for(trace, *dims)
+    if block is not None:
+        return block
     sizes = [dim.size() for dim in dims]
     for padded, size in (sizes, sizes[::-1]):
         if show(next_power_of_2(size)) == show(padded):
             lanes = show(padded).replace("tilewright.", "hl.")
             return f"x[tile, hl.arange({lanes})] for x[tile, :] has as many lanes, and reads 0 behind the row"
+    return None
+
+
+def block_for(trace: Trace, one: Dim, other: Dim) -> str | None:
+    """What to write where a number stands for the block size that the program gives a loop: its last tile is cut."""
+    for tile, number in ((one, other), (other, one)):
+        if tile.atom is None or tile.atom.kind != "block" or number.atoms:
+            continue
+        axis = trace.axes[int(tile.atom.key)]
+        if axis.block == number.static:
+            return f"write {axis.name}.block_size for {number.static}, of which the last tile may have fewer"
     return None

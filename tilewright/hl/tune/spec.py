@@ -104,12 +104,13 @@ class ConfigSpec:
         flat = [
             choice.fragment.random(rng) if choice.searched else choice.fragment.default() for choice in self.choices
         ]
-        blocks = [at for at, choice in enumerate(self.choices) if choice.key == "block_sizes"]
-        while not self._is_small(flat) and blocks:
-            widest = max(blocks, key=lambda at: flat[at])
-            if flat[widest] == 1:
+        sizes = [at for at, choice in enumerate(self.choices) if choice.key in ("block_sizes", "reduction_loops")]
+        while not self._is_small(flat):
+            widest = max((at for at in sizes if (flat[at] or 1) > 1), key=lambda at: flat[at], default=None)
+            if widest is None:
                 break
-            flat[widest] //= 2
+            fragment, half = self.choices[widest].fragment, flat[widest] // 2
+            flat[widest] = half if fragment.holds(half) or self.choices[widest].key == "block_sizes" else None
         return self.unflatten(self._rolled(flat))
 
     def neighbors(self, config: Mapping[str, Any]) -> list[Config]:
