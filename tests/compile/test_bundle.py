@@ -23,6 +23,7 @@ from tilewright.backends.llvm.features import FEATURES, describe, host
 from tilewright.base.disk_cache import decode, encode
 from tilewright.base.errors import ArgumentError, BundleError, NotCompiledError
 from tilewright.compile import bundle as bundles
+from tilewright.tools.tensor_descriptor import TensorDescriptor
 
 MINE = {"x_ptr": "*fp32:16", "out_ptr": "*fp32:16", "n": ["i32", "i32:16"]}
 
@@ -204,6 +205,30 @@ def test_one_bundle_serves_several_targets(tmp_path):
     assert [line.split(":")[0] for line in kernel.variants()] == ["cuda", "cuda", "cpu", "cpu"]
     launched = kernel[(1,)](x, out, 64, num_warps=8)  # which is none of the CPU's business
     assert (out == 6).all() and launched.target.backend == "cpu"
+
+
+@tilewright.jit
+def doubled(pair, n, BLOCK: tl.constexpr):
+    start = tl.program_id(0) * BLOCK
+    pair[1].store([start], pair[0].load([start]) * 2)
+
+
+def test_descriptors_and_tuples_are_named_by_their_types(tmp_path):
+    torch = pytest.importorskip("torch")
+    x, out = torch.randn(64), torch.zeros(64)
+    pair = tuple(TensorDescriptor(t, [64], [1], [16]) for t in (x, out))
+    heard = []
+    with tilewright.knobs.runtime.scope():
+        tilewright.knobs.runtime.jit_cache_hook = lambda **facts: heard.append(facts["compile"]["signature"]["pair"])
+        made = doubled.warmup(pair, 64, BLOCK=16, grid=(4,))
+    assert heard == ["(tensordesc<fp32[16]>, tensordesc<fp32[16]>)"]
+    tilewright.write_bundle(tmp_path / "k.twb", [made])
+    kernel = tilewright.load_bundle(tmp_path / "k.twb")["doubled"]
+    assert heard[0] in kernel.variants()[0]
+    kernel[(4,)](pair, 64, BLOCK=16)
+    assert torch.equal(out, x * 2)
+    with pytest.raises(NotCompiledError, match=r"no variant for pair: \(tensordesc<fp32\[16\]>, \*fp32\)"):
+        kernel[(4,)]((pair[0], out), 64, BLOCK=16)
 
 
 def test_what_a_bundle_cannot_hold(tmp_path):

@@ -18,7 +18,7 @@ def test_programs_are_right(module, device):
     done = subprocess.run(
         [sys.executable, "-m", "tilewright.as_helion", "-m", module, "--device", device],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TILEWRIGHT_DEFAULT_BACKEND": device},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "TILEWRIGHT_DEFAULT_BACKEND": device},
         capture_output=True,
         text=True,
         timeout=300,

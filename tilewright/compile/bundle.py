@@ -187,7 +187,7 @@ def _of_variant(kernel: CompiledKernel) -> dict[str, Any]:
     if target.backend == "cpu" and not target.triple:
         target = replace(target, triple=host().triple)
     plain = {name: value for name, value in kernel.metadata.items() if name not in _NOT_KEPT and _is_plain(value)}
-    shown = ", ".join(f"{name}: {kind}" for name, kind in kernel.specialization.signature.items())
+    shown = ", ".join(f"{name}: {kind}" for name, kind in kernel.specialization.signature_texts.items())
     return {
         "target": asdict(target),
         "specialization": kernel.specialization.text(),

@@ -75,7 +75,7 @@ class BundledKernel(KernelInterface[Any]):
         text = call.specialization.text()
         fitting = [variant for variant in self._variants if variant.specialization == text and _fits(variant, call)]
         if not fitting:
-            asked = ", ".join(f"{name}: {kind}" for name, kind in call.specialization.signature.items())
+            asked = ", ".join(f"{name}: {kind}" for name, kind in call.specialization.signature_texts.items())
             raise NotCompiledError(
                 f"{self.name}: the bundle has no variant for {asked} with these constants, alignments and options",
                 hint="it has " + "; ".join(self.variants()),

@@ -57,7 +57,7 @@ def tell_compiled(fn: BlockFunction, request: Request, warmup: bool, from_disk: 
 
 def _compile_facts(fn: BlockFunction, request: Request, warmup: bool) -> dict[str, Any]:
     specialization, options = request.specialization, {**USUAL, **asdict(request.options)}
-    signature = {name: str(kind) for name, kind in specialization.signature.items()}
+    signature = specialization.signature_texts
     key = f"{specialization.text()},{request.options.key()}"
     arguments = ", ".join(f"{name}: {kind}" for name, kind in signature.items())
     compile_info = {

@@ -44,7 +44,9 @@ def _bind(number: str, count: int, keywords: tuple[str, ...]) -> tuple[tuple[Row
         keywords: names of the others.
 
     Returns:
-        Rows ending in ("position", index), ("rest", first index), ("keyword", name) or ("default", value).
+        Rows ending in ("position", index), ("rest", first index), ("keyword", name) or ("default", (value, token)); the
+        token of one that is no compile-time constant is None. Dynamo of PyTorch 2.11 reads no attributes of values that
+        come from here, such as types of elements.
 
     Raises:
         ArgumentError: an argument is missing, or there are too many.
@@ -66,7 +68,8 @@ def _bind(number: str, count: int, keywords: tuple[str, ...]) -> tuple[tuple[Row
         elif param.name in later:
             continue
         elif param.has_default:
-            rows.append((param.name, param.is_constexpr, _DEFAULT, param.default))
+            token = constant(param.default, param.name) if param.is_constexpr else None
+            rows.append((param.name, param.is_constexpr, _DEFAULT, (param.default, token)))
         else:
             raise ArgumentError(f"{name}: missing argument `{param.name}`")
     if taken < count:
@@ -155,9 +158,12 @@ def described(kernel: Any, grid: Grid, args: tuple[Any, ...], kwargs: dict[str, 
         elif source == _KEYWORD:
             value = kwargs[where]
         else:
-            value = args[where:] if source == _REST else where
+            value = args[where:] if source == _REST else where[0]
         meta[name] = value
-        tokens.append((name, constant(value, name) if is_constexpr else flatten(value, name, values)))
+        if is_constexpr:
+            tokens.append((name, where[1] if source == _DEFAULT else constant(value, name)))
+        else:
+            tokens.append((name, flatten(value, name, values)))
     grids: list[Any] = []
     computed: list[tuple[tuple[str, Token], ...]] = []
     for config in _configurations(number):

@@ -10,6 +10,7 @@ from tests.decisions import generated
 from tilewright.backends.nvidia import cubin, registers, toolkit
 from tilewright.backends.nvidia.arch import arch_of
 from tilewright.backends.nvidia.cubin import Cubin
+from tilewright.base.errors import OutOfResources
 from tilewright.compiler import ASTSource
 
 
@@ -82,6 +83,22 @@ def test_choice(
         text, arch_of(90), kernel="add", warps=16, shared_bytes=0, max_registers=given, driver_major=None
     )
     assert made is not None and made.registers == got and seen == asked
+
+
+def test_a_limit_that_the_assembler_cannot_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operands of wgmma are registers, and it says so only when it is tried."""
+
+    def assemble(ptx: str, arch: object, *, max_registers: int | None, **_: object) -> Cubin:
+        if max_registers is not None:
+            raise OutOfResources(90, max_registers, "registers")
+        return Cubin(b"", registers=172, spill_bytes=0)
+
+    monkeypatch.setattr(cubin, "assemble", assemble)
+    how = {"kernel": "add", "warps": 4, "shared_bytes": 0, "driver_major": None}
+    made = registers.assemble(ADD + WAITED_FOR, arch_of(90), max_registers=None, **how)  # type: ignore[arg-type]
+    assert made is not None and made.registers == 172
+    with pytest.raises(OutOfResources):  # the user's is the user's
+        registers.assemble(ADD + WAITED_FOR, arch_of(90), max_registers=80, **how)  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(not toolkit.libraries("nvJitLink"), reason="nvidia-nvjitlink is not installed")

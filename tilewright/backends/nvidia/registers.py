@@ -13,6 +13,7 @@ import re
 from tilewright.backends.nvidia import cubin, tuning
 from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.cubin import Cubin
+from tilewright.base.errors import OutOfResources
 
 _SIZED_BY_RINGS = re.compile(r"\b(?:wgmma|mma|cp\.async)\.")  # products, which hide what they wait for themselves
 _WAITED_FOR = re.compile(r"\bwgmma\.wait_group\.sync\.aligned 0;")
@@ -49,7 +50,10 @@ def assemble(
         limit = fewer_registers(arch, warps, made.registers, taken)
     if limit is None:
         return made
-    smaller = cubin.assemble(ptx, arch, kernel=kernel, max_registers=limit, driver_major=driver_major)
+    try:
+        smaller = cubin.assemble(ptx, arch, kernel=kernel, max_registers=limit, driver_major=driver_major)
+    except OutOfResources:  # wgmma has registers that cannot be elsewhere
+        return made
     return made if smaller is None or smaller.spill_bytes else smaller
 
 
