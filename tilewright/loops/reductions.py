@@ -17,7 +17,7 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.iterations import is_unit
 from tilewright.base.decision import No
 from tilewright.ir.types import bit_width, element_type, is_float, shape_of, tile_type
-from tilewright.ir.values import defining_op, is_tile, property_int
+from tilewright.ir.values import defining_op, is_tile, property_int, result_number
 from tilewright.loops.nest import ZERO, Index, Node, Poly, Range, range_of
 from tilewright.loops.raising import VIEWS, Raising
 from tilewright.ops.control import ForOp
