@@ -152,7 +152,7 @@ def _combine_of(root: Operation, result: SSAValue) -> tuple[type[Operation], Map
     else:
         last = root.regions[0].block.last_op
         assert last is not None
-        op = defining_op(last.operands[list(root.results).index(result)])  # type: ignore[arg-type]
+        op = defining_op(last.operands[result_number(result)])
         op = defining_op(op.operands[1]) if isinstance(op, SelectOp) else op
     if op is None or op.regions:
         return None
@@ -215,7 +215,7 @@ class _Reader:
     def _loop(
         self, op: ForOp, value: SSAValue, index: Index, ranges: tuple[Range, ...], conditions: list[Node]
     ) -> No | None:
-        found, number, last = self._found, list(op.results).index(value), op.body.block.last_op  # type: ignore[arg-type]
+        found, number, last = self._found, result_number(value), op.body.block.last_op
         assert last is not None
         first, argument = op.iter_args[number], op.carried[number]
         if not is_unit(op):
