@@ -30,10 +30,10 @@ from tilewright.passes.pipeline import run_passes
 
 # What may answer for an operation, beside the planner that is asked first: whatever puts something in its place.
 ANSWERS: Mapping[str, set[str]] = {
-    "loop": {"loop", "unrolled loop", "strip-mining", "loop of dots", "delinearized loop"},
+    "loop": {"loop", "unrolled loop", "loop of reductions", "loop of dots", "delinearized loop"},
     "contraction": {"dot", "dot as a sum", "tensor cores", "loop of dots"},
     "reduction": {
-        "reduction", "unrolled reduction", "collapsed reduction", "reduction in the loop", "sum as a dot", "dot",
+        "reduction", "unrolled reduction", "loop of reductions", "sum as a dot", "dot",
         "tensor cores", "loop distribution", "reduction after the loop",
     },
     "access": {

@@ -138,6 +138,62 @@ def kept(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
     tl.store(out + m, tl.sum(acc, 1))
 
 
+@tilewright.jit
+def exponentials(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """What is computed of loads, of numbers of rows, and left out by masks whose other value is no nothing."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    top = tl.full((BM,), float("-inf"), tl.float32)
+    for start in range(0, N, BN):
+        n = start + tl.arange(0, BN)
+        top = tl.maximum(top, tl.max(tl.load(x + m[:, None] * N + n, n < N, float("-inf")), 1))
+    total = tl.zeros((BM,), tl.float32)
+    for start in range(0, N, BN):
+        n = start + tl.arange(0, BN)
+        total += tl.sum(tl.exp(tl.load(x + m[:, None] * N + n, n < N, float("-inf")) - top[:, None]), 1)
+    tl.store(out + m, total)
+
+
+@tilewright.jit
+def spread(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Differences to a mean, in tiles that are reduced after the loop; and three results of one loop."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    total, squares, low = tl.zeros((BM, BN), tl.float32), tl.zeros((BM,), tl.float32), tl.full((BM,), 9.0, tl.float32)
+    for start in range(0, N, BN):
+        n = (start + tl.arange(0, BN))[None, :]
+        v = tl.load(x + m[:, None] * N + n, n < N, 0.0)
+        total += v
+        squares += tl.sum(v * v, 1)
+        low = tl.minimum(low, tl.min(tl.where(n < N, v, 9.0), 1))
+    mean, moved = tl.sum(total, 1) / N, tl.zeros((BM, BN), tl.float32)
+    for start in range(0, N, BN):
+        n = (start + tl.arange(0, BN))[None, :]
+        d = tl.where(n < N, tl.load(x + m[:, None] * N + n, n < N, 0.0) - mean[:, None], 0.0)
+        moved += d * d
+    tl.store(out + m, tl.sum(moved, 1) - (squares - mean * mean * N) + low)
+
+
+@tilewright.jit
+def signs(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Integers, of choices by what is loaded; nothing is masked, so all is counted."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    count = tl.zeros((BM,), tl.int32)
+    for start in range(0, N, BN):
+        v = tl.load(x + m[:, None] * N + start + tl.arange(0, BN))
+        count += tl.sum(tl.where(v > 0, 1, 2), 1)
+    tl.store(out + m, count.to(tl.float32))
+
+
+@tilewright.jit
+def kept_exponentials(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """What is stored in its own shape is not computed again for a reduction of reductions."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM)[:, None, None], tl.arange(0, 64)[None, None, :]
+    at = x + m * N + tl.arange(0, 2)[None, :, None] * 64 + n
+    e = tl.exp(tl.load(at))
+    total = tl.sum(tl.sum(e, 2), 1)
+    tl.store(at, e)
+    tl.store(out + tl.program_id(0) * BM + tl.arange(0, BM), total)
+
+
 def launched(kernel, x):
     M, N = x.shape
     out = np.zeros(M, np.float32)
@@ -181,6 +237,29 @@ def test_what_is_not_finite_stays(kernel):
     with np.errstate(invalid="ignore"):
         expected = squares + squares - squares if kernel is difference else squares
     np.testing.assert_allclose(out, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("N", [1, 63, 64, 65, 1000, 20000])
+def test_computed_elements(N):
+    x = numbers(N)
+    out, found = launched(exponentials, x)
+    np.testing.assert_allclose(out, np.exp(x - x.max(1)[:, None]).sum(1), rtol=1e-4)
+    assert N == 1 or [d.taken for d in found] == [True, True]  # else there is no loop
+    out, found = launched(spread, x)
+    np.testing.assert_allclose(out, x.min(1), rtol=1e-3, atol=N * 1e-5)
+    assert N == 1 or [d.taken for d in found] == [True, True]  # else there is no loop
+
+
+def test_choices_and_what_is_kept():
+    x = numbers(192)
+    out, found = launched(signs, x)
+    np.testing.assert_array_equal(out, np.where(x > 0, 1, 2).sum(1))
+    assert [d.taken for d in found] == [True]
+    x = numbers(128)
+    want = np.exp(x).sum(1)
+    out, found = launched(kept_exponentials, x)
+    np.testing.assert_allclose(out, want, rtol=1e-5)
+    assert not any(d.taken for d in found)
 
 
 def test_sums_of_columns():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from xdsl.ir import Block, Operation, Region, SSAValue
 
@@ -18,15 +18,15 @@ from tilewright.passes.trip_count import Preheader
 
 
 def loop_through(
-    extent: affine.Poly, size: int, blocks: affine.Poly | None, first: SSAValue, place: Operation
+    extent: affine.Poly, size: int, blocks: affine.Poly | None, firsts: Sequence[SSAValue], place: Operation
 ) -> ForOp:
-    """A loop in front of an operation that hands on what it carries, one value, for something to be put into it.
+    """A loop in front of an operation that hands on what it carries, for something to be put into it.
 
     Args:
         extent: of the range.
         size: of a block.
         blocks: how many blocks the range is, if it is a number of them; else the last one ends early.
-        first: what is carried into the first iteration.
+        firsts: what is carried into the first iteration.
         place: the operation.
     """
     preheader = Preheader(place, i64)
@@ -34,18 +34,21 @@ def loop_through(
         count = preheader.sum(blocks)
     else:
         count = preheader.apply(DivSIOp, preheader.sum(extent + affine.Poly.of(size - 1)), size)
-    body = Block(arg_types=[i64, first.type])
-    body.add_op(YieldOp.create(operands=[body.args[1]]))
+    kinds = [first.type for first in firsts]
+    body = Block(arg_types=[i64, *kinds])
+    body.add_op(YieldOp.create(operands=body.args[1:]))
     loop = ForOp.create(
-        operands=[preheader.known(0), count, preheader.known(1), first],
-        result_types=[first.type],
+        operands=[preheader.known(0), count, preheader.known(1), *firsts],
+        result_types=kinds,
         regions=[Region(body)],
     )
     insert_before(loop, place)
     return loop
 
 
-def beside(loop: ForOp, own: Collection[Operation], what: str, regions: tuple[type[Operation], ...] = ()) -> No | None:
+def beside(
+    loop: ForOp, own: Collection[Operation], what: str, regions: tuple[type[Operation], ...] = (), most: int = 1
+) -> No | None:
     """What a loop does beside operations of its own; None if it is nothing.
 
     Args:
@@ -53,12 +56,13 @@ def beside(loop: ForOp, own: Collection[Operation], what: str, regions: tuple[ty
         own: what a loop in normal form stands for.
         what: text for that.
         regions: operations whose regions do nothing.
+        most: of these it is for.
     """
     for op in loop.body.block.ops:
         if op in own or op is loop.body.block.last_op:
             continue
         if (op.regions and not isinstance(op, regions)) or not is_removable(op) or "isVolatile" in op.properties:
             return No(f"the loop also has {describe_op(op)}", op, "it outside of the loop")
-    if len([result for result in loop.results if result.first_use is not None]) > 1:
+    if len([result for result in loop.results if result.first_use is not None]) > most:
         return No(f"the loop carries more than {what}", loop)
     return None

@@ -358,7 +358,7 @@ def _write(normal: _Normal) -> None:
     """Put the loop in front of the last operation of the sum, and let its result stand for the sum."""
     found, place, dot = normal.sum, normal.sum.place, normal.sum.last
     size = shape_of(dot.a.type)[1]
-    loop = loop_through(normal.extent, size, normal.blocks, found.first, place)
+    loop = loop_through(normal.extent, size, normal.blocks, [found.first], place)
     body, end = loop.body.block, loop.body.block.last_op
     assert end is not None
     at = affine.Poly.of(size) * affine.Poly.atom(body.args[0])

@@ -17,7 +17,17 @@ from tilewright.analysis import affine
 from tilewright.analysis.iterations import is_unit
 from tilewright.analysis.matrices import MemoryOperand
 from tilewright.base.decision import No
-from tilewright.ir.types import TilePointerType, bit_width, i64, ir_name, is_integer, pointee_bytes, shape_of
+from tilewright.ir.types import (
+    TilePointerType,
+    bit_width,
+    element_type,
+    i64,
+    ir_name,
+    is_integer,
+    pointee_bytes,
+    shape_of,
+    with_element,
+)
 from tilewright.ir.values import defining_op
 from tilewright.loops.nest import Apply, Atom, Below, Index, Load, Node, Poly, Range, ranges_of
 from tilewright.loops.products import fingerprint
@@ -25,6 +35,7 @@ from tilewright.loops.raising import Raising
 from tilewright.ops.broadcast import BroadcastOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import DivSIOp, MaxSIOp, MinSIOp, RemSIOp
+from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import ReshapeOp
 from tilewright.passes.placed_loads import load_at
 from tilewright.passes.rewriting import transposed, value_before
@@ -176,8 +187,8 @@ class Matrix:
             if dim != self.along:
                 self._bounds[dim] = [affine.Poly.atom(preheader.sum(bound)) for bound in bounds]
 
-    def at(self, place: affine.Poly, end: affine.Poly | None, anchor: Operation) -> SSAValue:
-        """A tile of it from a row or column on, in front of `anchor`; none of them from `end` on."""
+    def at(self, place: affine.Poly, end: affine.Poly | None, anchor: Operation, other: float = 0) -> SSAValue:
+        """A tile of it from a row or column on, in front of `anchor`; `other` in place of those from `end` on."""
         assert self._base is not None
         offset, bounds, dim = self._offset, [list(bound) for bound in self._bounds], self.along
         if dim is not None:
@@ -187,12 +198,30 @@ class Matrix:
         if self.is_transposed:
             strides, bounds, shape = strides[::-1], bounds[::-1], (shape[1], shape[0])
         form = MemoryOperand(self._base, offset, strides, bounds, [], self.pattern, self.load.type)
-        loaded = load_at(form, offset, bounds, anchor, shape)
-        loaded = transposed(loaded, anchor) if self.is_transposed else loaded
-        if loaded.type == self.kind:
-            return loaded
-        view = BroadcastOp if len(shape_of(self.kind)) == len(shape) else ReshapeOp
-        return value_before(view.create(operands=[loaded], result_types=[self.kind]), anchor)
+        loaded = load_at(form, offset, bounds, anchor, shape, other)
+        return self._viewed(transposed(loaded, anchor) if self.is_transposed else loaded, anchor)
+
+    def inside(self, place: affine.Poly, end: affine.Poly | None, anchor: Operation) -> SSAValue | None:
+        """Which elements of such a tile count, of a matrix as it lies; None if all do."""
+        load = defining_op(self.at(place, end, anchor))
+        while not isinstance(load, LoadOp):
+            assert load is not None
+            load = defining_op(load.operands[0])
+        return None if load.mask is None else self._viewed(load.mask, anchor)
+
+    def _viewed(self, tile: SSAValue, anchor: Operation) -> SSAValue:
+        kind = with_element(self.kind, element_type(tile.type))
+        if tile.type == kind:
+            return tile
+        view = BroadcastOp if len(shape_of(kind)) == len(shape_of(tile.type)) else ReshapeOp
+        return value_before(view.create(operands=[tile], result_types=[kind]), anchor)
+
+    @property
+    def goes_along(self) -> bool:
+        """Whether columns lie side by side, and rows do not."""
+        assert self._base is not None
+        size = affine.Poly.of(pointee_bytes(self._base.type))
+        return self._strides[1] == size and self._strides[0] != size
 
 
 def _stride(poly: Poly, dim: Poly) -> Poly | None:

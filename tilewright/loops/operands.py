@@ -1,40 +1,44 @@
-"""Operands of dots as factors of a nest: elements of memory, or elementwise operations on such, as one opaque factor.
+"""What dots and reductions are made of, as factors of a nest: elements of memory, or what is computed of them.
 
     tt.load A                                        A[i, k]
     (arith.sitofp (tt.load A)) * %scales             computed(A[i, k])      scales, the same along K, are kept
 
-What is computed is a matter of the dot alone, so the normal form need not know it: it merges, turns around and ends
-ranges in the addresses of the leaves, and the operations are put on top of leaves loaded elsewhere (`Computed.made`).
+What is computed is one opaque factor, so the normal form need not know it: it merges, turns around and ends ranges in
+the addresses of the leaves, and the operations are put on top of leaves loaded elsewhere: as they are for an operand of
+a dot (`Computed.made`), in the shape of a row for what is reduced (`Computed.in_rows`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
-from tilewright.ir.types import element_type, ir_name
+from tilewright.ir.types import element_type, ir_name, shape_of, tile_type
 from tilewright.ir.values import defining_op, is_tile, operands_of
 from tilewright.loops.attributes import attributes_of
 from tilewright.loops.lifting import Lifting, float_of
 from tilewright.loops.lowering import is_before
 from tilewright.loops.nest import ALWAYS, ZERO, Every, Index, Load, Node, Opaque, Poly, Select, as_element, ranges_of
 from tilewright.loops.raising import VIEWS, Raising
+from tilewright.ops.broadcast import BroadcastOp, SplatOp
 from tilewright.ops.casts import ExtFOp, SIToFPOp, TruncFOp, UIToFPOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, AddIOp, FmaOp, MulFOp, MulIOp, NegFOp, SelectOp, SubFOp, SubIOp
 from tilewright.ops.memory import LoadOp
+from tilewright.ops.shape import ReshapeOp
 from tilewright.ops.spec import spec_of
 from tilewright.passes.dce import is_removable
-from tilewright.passes.rewriting import insert_before
+from tilewright.passes.rewriting import insert_before, value_before
 
 # Of what is finite they make what is finite.
-_FINITE = frozenset(
+FINITE = frozenset(
     {AddFOp, AddIOp, FmaOp, MulFOp, MulIOp, NegFOp, SelectOp, SubFOp, SubIOp}
     | {ExtFOp, SIToFPOp, TruncFOp, UIToFPOp, ConstantOp, LoadOp, *VIEWS}
 )
@@ -49,12 +53,14 @@ class Leaf:
         index: of the element that the factor has of it.
         load: the load.
         is_part: whether more is made of it.
+        other: what stands where it is masked.
     """
 
     value: SSAValue
     index: Index
     load: LoadOp
     is_part: bool
+    other: float = 0
 
 
 @dataclass(slots=True)
@@ -68,6 +74,7 @@ class Computed:
         kept: what is the same in all iterations.
         lines: what the operations are, as a text that has the leaves by their numbers.
         places: the line of each value at an index, operands first.
+        factors: what is multiplied, if it is more than the value.
     """
 
     value: SSAValue
@@ -76,6 +83,7 @@ class Computed:
     kept: set[SSAValue] = field(default_factory=set)
     lines: list[Hashable] = field(default_factory=list)
     places: dict[tuple[SSAValue, Index], int] = field(default_factory=dict)
+    factors: list[tuple[SSAValue, Index]] = field(default_factory=list)
 
     @property
     def is_load(self) -> bool:
@@ -84,7 +92,7 @@ class Computed:
 
     def is_finite(self) -> bool:
         """Whether leaves of zeros make something finite."""
-        return all(type(defining_op(value)) in _FINITE for value, _ in self.places if value not in self.kept)
+        return all(type(defining_op(value)) in FINITE for value, _ in self.places if value not in self.kept)
 
     def factor(self, side: int) -> Node:
         """What the nest says of it."""
@@ -104,6 +112,32 @@ class Computed:
             copy.location = op.location
             known |= dict(zip(op.results, copy.results, strict=True))
         return known.get(self.value, self.value)
+
+    def in_rows(self, tiles: Sequence[SSAValue], anchor: Operation) -> SSAValue:
+        """What is reduced, in front of `anchor`, of leaves that all are rows of one shape."""
+        shape, made = shape_of(tiles[0].type), dict[tuple[SSAValue, Index], SSAValue]()
+        leaves = {(leaf.value, leaf.index): tile for leaf, tile in zip(self.leaves, tiles, strict=True)}
+        for value, index in self.places:
+            op, kind = defining_op(value), tile_type(shape, element_type(value.type))
+            number = constant_of(value)
+            if (value, index) in leaves:
+                made[value, index] = leaves[value, index]
+            elif number is not None:
+                made[value, index] = value_before(ConstantOp.of(number, kind), anchor)
+            elif value in self.kept:
+                made[value, index] = _repeated(value, kind, anchor)
+            elif op is not None and type(op) in VIEWS:
+                made[value, index] = made[VIEWS[type(op)](op, value, index)[0]]
+            else:
+                assert op is not None
+                operands = [made[part, index if is_tile(part) else ()] for part in operands_of(op)]
+                new = type(op).create(operands=operands, result_types=[kind], properties=dict(op.properties))
+                made[value, index] = value_before(new, anchor)
+                new.location = op.location
+        tile, *more = [made[factor] for factor in self.factors]
+        for other in more:
+            tile = value_before(MulFOp.create(operands=[tile, other], result_types=[tile.type]), anchor)
+        return tile
 
 
 class Operands:
@@ -184,6 +218,78 @@ class Operands:
         made.leaves.append(leaf)
         made.nodes.append(node)
         return None
+
+
+class Elements(Operands):
+    """What reductions are made of, element by element: a tile may be loaded in pieces, and chosen by masks.
+
+    Args:
+        raising: what gives the expressions of elements.
+        early: the first operation of the reduction; what is known before it is kept.
+        row: the place along a row of the result; 0 if it is a scalar.
+    """
+
+    def __init__(self, raising: Raising, early: Operation, row: Poly) -> None:
+        super().__init__(raising, early)
+        self._row = row
+
+    def product(self, factors: list[tuple[SSAValue, Index]], k: Poly) -> Answer[Computed]:
+        """What is reduced, a product of values at indices in which `k` is the sum of the ranges that are reduced."""
+        made, numbers = Computed(factors[0][0], factors=factors), list[int]()
+        for value, index in factors:
+            answer = self._take(made, value, index, k)
+            if isinstance(answer, No):
+                return answer
+            numbers.append(answer.plan)
+        made.lines.append(("product", *numbers))
+        return Yes(made)
+
+    def _line(self, made: Computed, value: SSAValue, index: Index, k: Poly) -> Answer[tuple[Hashable, ...]]:
+        op, kind = defining_op(value), str(value.type)
+        if constant_of(value) is None and type(op) not in VIEWS:
+            if is_before(value, self._early) and self._is_of_row(value, index):
+                made.kept.add(value)
+                return Yes(("kept", self._numbers.setdefault(value, len(self._numbers)), kind))
+            load = load_of(op.operands[1] if isinstance(op, SelectOp) else value)
+            if load is not None and self._leaf(made, Leaf(value, index, load, value is not made.value)) is None:
+                return Yes(("leaf", len(made.leaves), made.leaves[-1].other))
+        answer = super()._line(made, value, index, k)
+        if isinstance(answer, No) or op is None or constant_of(value) is not None:
+            return answer
+        name, attributes, _, *numbers = answer.plan
+        return Yes((name, attributes, ir_name(element_type(value.type)), *numbers))
+
+    def _is_of_row(self, value: SSAValue, index: Index) -> bool:
+        """Whether an element is known by its row alone, and stands in a column or a scalar."""
+        kept = [n for n, place in zip(shape_of(value.type), index, strict=True) if place is not self._row or n == 1]
+        return all(n == 1 for n in kept)
+
+    def _is_same(self, value: SSAValue, index: Index, k: Poly) -> bool:
+        return False
+
+    def _leaf(self, made: Computed, leaf: Leaf) -> No | None:
+        node = as_element(Lifting()(self._raising.value(leaf.value, leaf.index)))
+        if isinstance(node, Select) and isinstance(node.condition, Every) and float_of(node.otherwise) is not None:
+            leaf.other = float_of(node.otherwise) or 0
+            node = Select.of(node.condition, as_element(node.then), ZERO)
+        _, element = choice(node)
+        if not isinstance(element, Load) or element.type != ir_name(element_type(leaf.value.type)):
+            return No("what its mask leaves out is no number", leaf.load, "other=0")
+        made.leaves.append(leaf)
+        made.nodes.append(node)
+        return None
+
+
+def _repeated(value: SSAValue, kind: Attribute, anchor: Operation) -> SSAValue:
+    """A scalar, or one for each row, all along rows."""
+    if not is_tile(value):
+        return value_before(SplatOp.create(operands=[value], result_types=[kind]), anchor)
+    rows, element = shape_of(kind)[:-1], element_type(value.type)
+    n = math.prod(shape_of(value.type))
+    column = tile_type((*((n,) if rows else ()), 1), element)
+    if value.type != column:
+        value = value_before(ReshapeOp.create(operands=[value], result_types=[column]), anchor)
+    return value_before(BroadcastOp.create(operands=[value], result_types=[kind]), anchor)
 
 
 def load_of(value: SSAValue) -> LoadOp | None:

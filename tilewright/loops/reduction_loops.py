@@ -1,78 +1,78 @@
-"""Reductions over iterations in normal form: what a loop combines in several ways is reduced in one, once an iteration.
+"""Reductions in normal form: what loops and reductions combine is one reduction in each iteration of one loop.
 
     for ..: %u, %v = tt.split (tt.reshape %x[16, 128])      for %t = ..: %s' = addf %s, (tt.reduce (axis = 1) %p)
-      %s' = addf %s, (tt.reduce %u^2 + tt.reduce %v^2)  ->    with %p the square of x[16, 128] at 128 * %t
+      %s' = addf %s, (tt.reduce %u^2 + tt.reduce %v^2)  ->    with %p the square of x[16, 4096] at 4096 * %t
 
-    for ..: %s'[16, 8] = addf %s, (tt.reduce %w[16, 16, 8])  ->   one sum of w[16, 128] in each iteration, none behind
+    for ..: %s'[16, 8] = addf %s, %w[16, 8]             ->   one sum of w[16, 4096] in each iteration, none behind
     tt.reduce (axis = 1) %s
 
-What comes out is one reduction of a product of loads over one range (`terms.py`), however pieces are cut, summed
-separately and put together; the loop goes through that range. Elements are combined in another order, as reductions
-do anyway. Nothing cancels and nothing is zero by itself here, so what is not finite comes out as it did.
+    tt.reduce (axis = 1) (tt.reduce (axis = 2) %w[16, 8, 128])    ->    tt.reduce (axis = 1) %w[16, 1024]
+
+What is reduced are elements computed of what is loaded (`operands.Elements`), over iterations and dims. If its normal
+form has one range (`terms.py`), however pieces are cut, summed separately and put together, the loop goes through that
+range, in rows that are long where memory lies side by side along it. Elements are combined in another order, as
+reductions do anyway; each is computed as it was, so what is not finite comes out as it did.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tilewright.analysis import affine
 from tilewright.analysis.constants import constant_of
 from tilewright.base.decision import Answer, No, Yes
+from tilewright.base.dtypes import MAX_TILE_NUMEL
 from tilewright.ir.attrs import I32
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.types import element_type, ir_name, shape_of, tile_type
-from tilewright.ir.values import defining_op, is_inside, is_tile, result_number
+from tilewright.ir.types import element_type, shape_of, tile_type
+from tilewright.ir.values import defining_op, is_inside, is_tile, property_int
 from tilewright.ir.walk import walk
+from tilewright.loops.arithmetic import conjunction
 from tilewright.loops.blocks import beside, loop_through
 from tilewright.loops.lowering import Matrix, Scalars
-from tilewright.loops.nest import ALWAYS, ZERO, Load, Node, Poly, ranges_of
-from tilewright.loops.normal import normalized
-from tilewright.loops.products import Combination, Term, fingerprint
+from tilewright.loops.nest import ZERO, Index, Load, Node, Opaque, Poly, as_element, ranges_of
+from tilewright.loops.operands import FINITE, Computed, Elements, choice
+from tilewright.loops.products import Term, fingerprint
 from tilewright.loops.raising import VIEWS, Raising
+from tilewright.loops.reductions import Piece, Reduction, reductions_at
 from tilewright.loops.subjects import REDUCTION_LOOPS
-from tilewright.ops.broadcast import SplatOp
+from tilewright.loops.terms import collected
+from tilewright.ops.broadcast import BroadcastOp, SplatOp
+from tilewright.ops.casts import ExtFOp, ExtSIOp, SIToFPOp, TruncFOp, UIToFPOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp
-from tilewright.ops.elementwise import AddFOp, FmaOp, MulFOp
-from tilewright.ops.elementwise_pointer import AddPtrOp
+from tilewright.ops.dot import DotOp
+from tilewright.ops.elementwise import AddFOp, AddIOp, MulFOp, MulIOp, NegFOp, SelectOp, SubFOp, SubIOp
 from tilewright.ops.memory import LoadOp
-from tilewright.ops.reduce import ReduceOp, single_operation
-from tilewright.ops.shape import ReshapeOp
-from tilewright.ops.spec import Monoid, spec_of
+from tilewright.ops.reduce import ReduceOp, ReduceReturnOp
+from tilewright.ops.shape import ReshapeOp, UnsplatOp
+from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.placed_loads import first_write
 from tilewright.passes.rewriting import replace, value_before
 
-_PRODUCTS = (MulFOp, FmaOp)
-_WIDTH = 128  # elements of a row in an iteration; how many iterations are taken as one is for planners to say
 
-
-@dataclass(slots=True)
-class _Reduction:
-    """What is combined to a value.
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Which rows a target reduces at once, in elements.
 
     Args:
-        root: the operation that gives it.
-        combine: by which elements are combined.
-        monoid: that this is.
-        reduces, loops, loads: that it is made of.
+        along: of a row that lies side by side in memory.
+        longest: of a piece of one that is worth taking with others; longer ones stay as they are.
+        across: of rows whose elements lie apart, or of factors of a dot.
+        most: of a result up to which these are taken.
+        matrix: of each dim of a result that is a dot, at least.
     """
 
-    root: Operation
-    combine: Operation
-    monoid: Monoid
-    reduces: list[ReduceOp] = field(default_factory=list)
-    loops: list[ForOp] = field(default_factory=list)
-    loads: list[LoadOp] = field(default_factory=list)
-
-    @property
-    def result(self) -> SSAValue:
-        """What it is combined to."""
-        return next(result for result in self.root.results if result.first_use is not None)
+    along: int
+    longest: int
+    across: int
+    most: int
+    matrix: int
 
 
 @dataclass(slots=True)
@@ -80,210 +80,342 @@ class _Normal:
     """A reduction as one loop.
 
     Args:
-        term: what is reduced.
-        matrices: the factors in memory.
+        found: the reduction.
+        value: what is reduced.
+        parts: its factors by themselves, if it is a product.
+        matrices: what is loaded for it.
+        mask: what knows which elements count; None where what is loaded for others adds nothing.
+        range: that is gone along, as the nest says it.
         extent: elements of a row.
         blocks: iterations; None if the last one may end early.
+        width: elements in an iteration.
     """
 
-    term: Term
+    found: Reduction
+    value: Computed
+    parts: list[Computed]
     matrices: list[Matrix]
+    mask: Matrix | None
+    range: Poly
     extent: affine.Poly
     blocks: affine.Poly | None
+    width: int
 
 
-def normalize_reduction_loops(function: FuncOp, decisions: Decisions) -> bool:
-    """Rewrite all reductions over iterations of a function that are none in normal form; says whether there was one."""
-    changed = False
-    for op in [op for op in walk(function) if isinstance(op, (ForOp, ReduceOp))]:
-        found = _found(op) if op.parent is not None else None
-        if found is None:
+def normalize_reduction_loops(function: FuncOp, decisions: Decisions, rows: Rows) -> bool:
+    """Rewrite all reductions of a function that are none in normal form; says whether there was one."""
+    changed, raising = False, Raising(function)
+    ops = [op for op in walk(function) if isinstance(op, (ForOp, ReduceOp))]
+    places = {op: number for number, op in enumerate(ops)}
+    for op in sorted(ops, key=lambda op: (_depth(op), -places[op])):  # the largest reductions first
+        if op.parent is None:
             continue
-        normal = decisions.note(REDUCTION_LOOPS, op, _normal(function, found))
-        if normal is not None:
-            _write(found, normal)
+        group = reductions_at(raising, op)
+        if group is None:
+            continue
+        normals = decisions.note(REDUCTION_LOOPS, op, group if isinstance(group, No) else _normal(raising, group, rows))
+        if normals is not None:
+            for key in dict.fromkeys((normal.range, normal.width) for normal in normals):
+                _write([normal for normal in normals if (normal.range, normal.width) == key])
+            eliminate_common_subexpressions(function)
             eliminate_dead_code(function)
-            changed = True
+            changed, raising = True, Raising(function)
     return changed
 
 
-def _found(root: Operation) -> _Reduction | None:
-    """The reduction that ends at an operation, if a loop combines more than one reduction or load to it."""
-    used = [result for result in root.results if result.first_use is not None]
-    if len(used) != 1 or ir_name(element_type(used[0].type)) not in ("f32", "f64"):
-        return None
-    combine = _combine_of(root, used[0])
-    monoid = None if combine is None else spec_of(combine).monoid
-    if combine is None or monoid is None:
-        return None
-    found = _Reduction(root, combine, monoid)
-    if not _take(found, found.result) or not found.loops or not found.reduces or not found.loads:
-        return None
-    bases = {_base(load.ptr) for load in found.loads}
-    return found if len(found.reduces) > 1 or len(bases) < len(found.loads) else None
+def _depth(op: Operation) -> int:
+    parent, depth = op.parent_op(), 0
+    while parent is not None:
+        parent, depth = parent.parent_op(), depth + 1
+    return depth
 
 
-def _base(pointer: SSAValue) -> SSAValue:
-    """The pointer that offsets are added to."""
-    op = defining_op(pointer)
-    while isinstance(op, AddPtrOp) or type(op) in VIEWS:
-        assert op is not None
-        pointer = op.operands[0]
-        op = defining_op(pointer)
-    return pointer
+# --- as one loop -----------------------------------------------------------------------------------------------------
 
 
-def _combine_of(root: Operation, result: SSAValue) -> Operation | None:
-    if isinstance(root, ReduceOp):
-        return single_operation(root.regions[0].block)
-    assert isinstance(root, ForOp)
-    op = defining_op(root.yielded[result_number(result)])
-    return None if op is None or op.regions else op
+def _normal(raising: Raising, group: Sequence[Reduction], rows: Rows) -> Answer[list[_Normal]]:
+    """The reductions of a loop as those of one loop."""
+    normals = list[_Normal]()
+    for found in group:
+        answer = _one(raising, found, rows, len(group))
+        if isinstance(answer, No):
+            return answer
+        normals.append(answer.plan)
+    first = normals[0]
+    along = all(matrix.goes_along for matrix in first.matrices)
+    return Yes(normals, f"{first.width} elements{' of a row' if along else ''} at a time")
 
 
-def _take(found: _Reduction, value: SSAValue) -> bool:
-    """Takes in what a value is made of; whether that is loads, what combines them, products of them and views."""
-    todo, seen, sums = [value], set[SSAValue](), isinstance(found.combine, AddFOp)
-    carried = set[SSAValue]()
-    while todo:
-        value = todo.pop()
-        if value in seen or value in carried:
-            continue
-        seen.add(value)
-        op, constant = defining_op(value), constant_of(value)
-        is_behind = op is not None and op is not found.root and op.parent is found.root.parent
-        if constant is None and is_behind and not value.has_one_use():
-            return False  # what somebody else wants is computed anyway
-        if constant is not None:
-            if not (sums and isinstance(constant, float) and 0 < constant < math.inf):
-                return False
-        elif isinstance(op, ForOp):
-            number = result_number(value)
-            first = op.iter_args[number]
-            if first not in carried and constant_of(first) != found.monoid.identity(32):
-                return False
-            found.loops += [op] if op not in found.loops else []
-            carried.add(op.carried[number])
-            todo.append(op.yielded[number])
-        elif isinstance(op, ReduceOp):
-            same = single_operation(op.regions[0].block)
-            if same is None or type(same) is not type(found.combine):
-                return False
-            found.reduces.append(op)
-            todo.append(op.operands[0])
-        elif isinstance(op, LoadOp):
-            found.loads.append(op)
-        elif op is not None and (type(op) in (*VIEWS, type(found.combine)) or (sums and type(op) in _PRODUCTS)):
-            todo += op.operands
-        else:
-            return False
-    return True
+def _one(raising: Raising, found: Reduction, rows: Rows, count: int) -> Answer[_Normal]:
+    reader, terms, values = Elements(raising, found.early, found.row), list[Term](), list[Computed]()
+    for piece in found.pieces:
+        answer = reader.product(piece.factors, sum(map(Poly.atom, piece.ranges), ZERO))
+        if isinstance(answer, No):
+            return answer
+        if not answer.plan.leaves:
+            return No("it combines what is not loaded", found.root)
+        values.append(answer.plan)
+        terms.append(_term(found, piece, answer.plan))
+    no = _something_else(found, [leaf.load for value in values for leaf in value.leaves], count)
+    no = no or (None if found.loops else _made_twice(found, values))
+    if no is not None:
+        return no
+    one, *more = [*collected(found.combine, terms), None]
+    if one is None or more != [None] or len(one.ranges) != 1 or one.coefficient != 1:
+        return No("its pieces do not go on evenly", found.root)
+    return _of_term(raising, found, one, values[-1], rows)
 
 
-def _something_else(found: _Reduction) -> No | None:
-    """What the loops do beside; None if it is nothing."""
-    outer = found.loops[0]
+def _something_else(found: Reduction, loads: Sequence[LoadOp], count: int) -> No | None:
+    """What the loops do beside so many reductions; None if it is nothing."""
     for loop in found.loops:
-        no = beside(loop, found.loops, "the reduction", (ReduceOp,))
+        no = beside(loop, found.loops, "reductions", (ReduceOp,), count)
         if no is not None:
             return no
-    if not all(is_inside(load, outer) for load in found.loads) or outer.parent is not found.root.parent:
+    outside = found.outside
+    if found.loops and not all(any(is_inside(load, loop) for loop in outside) for load in loads):
         return No("what it combines is not loaded in the loop")
-    written = first_write(outer, found.root)
+    early: Sequence[Operation] = outside or [load for load in loads if load.parent is found.root.parent]
+    if not early or (not found.loops and len(early) < len(loads)):
+        return No("what it combines is loaded elsewhere")
+    written = first_write(min(early, key=found.root.parent.get_operation_index), found.place)  # type: ignore[union-attr]
     return None if written is None else No("memory may change between the loads", written)
 
 
-def _normal(function: FuncOp, found: _Reduction) -> Answer[_Normal]:
-    """A reduction as one loop."""
-    no = _something_else(found)
-    if no is not None:
-        return no
-    raising, result = Raising(function), found.result
-    dims, kind = raising.dims((result, "reduced"), shape_of(result.type)), ir_name(element_type(result.type))
-    node = normalized(raising.value(result, dims))
-    if not isinstance(node, Combination) or len(node.terms) != 1 or len(node.terms[0].ranges) != 1:
-        return No("its pieces do not go on evenly", found.root)
-    (term,) = node.terms
-    (r,) = term.ranges
-    if term.attributes or not all(map(partial(_is_whole, kind), term.factors)):
-        return No("it is no reduction of products of loads", found.root)
-    loads = sorted({f for f in term.factors if isinstance(f, Load)}, key=fingerprint)
-    if len(found.reduces) == 1 and len(loads) == len(found.loads):
-        return No("it is in normal form")
-    rows, scalars = [dim for dim in dims if dim is not ZERO], Scalars(raising, found.root)
-    extent, divided = scalars.poly(r.extent), r.extent.divided(_WIDTH)
-    blocks = None if divided is None else scalars.poly(divided)
-    if extent is None or len(rows) > 1:
+def _made_twice(found: Reduction, values: Sequence[Computed]) -> No | None:
+    """What somebody else wants, too, and costs more than a load to compute again; None if it is nothing."""
+    made = {defining_op(value) for computed in values for value, _ in computed.places if value not in computed.kept}
+    for op in made:
+        uses = [use for result in op.results for use in result.uses] if op is not None else []
+        if type(op) not in FINITE and any(use.operation not in (*made, *found.reduces) for use in uses):
+            return No("what it costs much to compute is wanted in its own shape, too", op)
+    return None
+
+
+def _term(found: Reduction, piece: Piece, value: Computed) -> Term:
+    """What a piece adds; conditions for elements of memory that are factors are conditions for the product."""
+    conditions = list(piece.conditions)
+    if _nothing(found, value) == _FACTORS:
+        conditions += [choice(node)[0] for node in value.nodes]
+        value.nodes = [choice(node)[1] for node in value.nodes]
+    return Term.rebuilt(1, (value.factor(0),), piece.ranges, conjunction(conditions), ())
+
+
+_SOME, _SUMMED, _FACTORS = 0, 1, 2  # what becomes of it where elements are masked
+
+
+def _nothing(found: Reduction, value: Computed) -> int:
+    """Whether nothing is added where one element of memory is masked (_FACTORS), or where all are (_SUMMED)."""
+    if found.combine in (AddFOp, AddIOp):
+        return _zero(value)
+    return _FACTORS if value.is_load and value.leaves[0].other == found.neutral else _SOME
+
+
+def _zero(computed: Computed) -> int:
+    """Whether a value is zero where one of its leaves is (_FACTORS), or where all are (_SUMMED)."""
+    leaves = {(leaf.value, leaf.index): _FACTORS if leaf.other == 0 else _SOME for leaf in computed.leaves}
+    known = dict[tuple[SSAValue, Index], int | None]()  # None: a number
+    for value, index in computed.places:
+        op, number = defining_op(value), constant_of(value)
+        if number is not None or (value, index) in leaves or value in computed.kept or op is None:
+            finite = None if number is not None and math.isfinite(number) else _SOME
+            known[value, index] = leaves.get((value, index), finite)
+            continue
+        parts = VIEWS[type(op)](op, value, index) if type(op) in VIEWS else [(v, index) for v in op.operands]
+        levels = [known[part, at if is_tile(part) else ()] for part, at in parts]
+        own = [level for level in levels if level is not None]
+        if type(op) in _PRODUCTS and own:
+            known[value, index] = min(own)
+        else:
+            known[value, index] = min(_SUMMED, *own) if type(op) in _DIFFERENCES and len(own) == len(levels) else _SOME
+    return min(known[factor] or _SOME for factor in computed.factors)
+
+
+_PRODUCTS = (MulFOp, MulIOp, NegFOp, ExtFOp, TruncFOp, SIToFPOp, UIToFPOp, ExtSIOp, *VIEWS)
+_DIFFERENCES = (AddFOp, SubFOp, AddIOp, SubIOp)
+
+
+def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, rows: Rows) -> Answer[_Normal]:
+    """The loop that a term is."""
+    (r,), (factor,) = term.ranges, term.factors
+    assert isinstance(factor, Opaque)
+    scalars, size = Scalars(raising, found.place), min(shape_of(found.kind), default=1)
+    extent = scalars.poly(r.extent)
+    if extent is None:
         return No("the number of its elements is not known before it", found.root)
-    is_whole = blocks is not None and term.condition is ALWAYS
-    if not is_whole and (not isinstance(found.combine, AddFOp) or len(loads) > 1):
-        return No("what lies behind its end is not known to add nothing", found.root)
-    matrices, k = list[Matrix](), Poly.atom(r)
-    for load in loads:
-        matrix = _matrix(raising, load, term, rows, k, found)
+    parts = _factors(raising, found, value)
+    if len(found.places) > 2 or (len(found.places) == 2 and (size < rows.matrix or not parts)):
+        return No("its result has several dims, and is no dot", found.root)
+    leaves = zip(factor.operands, value.leaves, strict=True)
+    matrices = [_matrix(found, node, leaf.load, term, Poly.atom(r)) for node, leaf in leaves]
+    if len(found.places) == 2:
+        pairs = sorted(zip(matrices, parts, strict=True), key=lambda pair: pair[0].along or 0, reverse=True)
+        matrices, parts = [matrix for matrix, _ in pairs], [part for _, part in pairs]
+        if [matrix.along for matrix in matrices] != [1, 0] or any(ZERO in matrix.dims for matrix in matrices):
+            return No("its factors are no rows and columns", found.root)
+    if size > 1 and len({matrix.shape[0] for matrix in matrices}) > 1 and not parts:
+        return No("several rows share what it loads", found.root)
+    known = list(matrices)
+    if _nothing(found, value) == _SOME:
+        known.append(_matrix(found, matrices[0].load, value.leaves[0].load, term, Poly.atom(r), whole=True))
+    for matrix in known:
         no = matrix.find(scalars)
         if no is not None:
             return no
-        matrices.append(matrix)
-    return Yes(_Normal(term, matrices, extent, blocks), "one reduction in each iteration of one loop")
+    answer = _width(found, r.extent, matrices, rows)
+    if isinstance(answer, No):
+        return answer
+    width, divided = answer.plan, r.extent.divided(answer.plan)
+    blocks = None if divided is None else scalars.poly(divided)
+    for matrix in known:
+        rows_, columns = matrix.shape
+        matrix.shape = (rows_, width) if matrix.along else (width, columns)
+        matrix.kind = tile_type(matrix.shape, element_type(matrix.kind))
+    mask = None if blocks is not None and not term.condition.parts else known[len(matrices) :]
+    normal = _Normal(found, value, parts, matrices, mask[0] if mask else None, r.extent, extent, blocks, width)
+    return Yes(normal)
 
 
-def _is_whole(kind: str, factor: Node) -> bool:
-    """Whether a factor is an element of memory that is read wherever it counts."""
-    return isinstance(factor, Load) and factor.type == kind and factor.condition is ALWAYS
+def _factors(raising: Raising, found: Reduction, value: Computed) -> list[Computed]:
+    """The factors of a product of two elements of memory, each for itself; none if it is something else."""
+    if found.combine is not AddFOp or _nothing(found, value) != _FACTORS or len(value.factors) != 2:
+        return []
+    answers = [Elements(raising, found.early, ZERO).product([factor], ZERO) for factor in value.factors]
+    parts = [answer.plan for answer in answers if isinstance(answer, Yes) and len(answer.plan.leaves) == 1]
+    return parts if len(parts) == len(value.leaves) == 2 else []
 
 
-def _matrix(raising: Raising, load: Load, term: Term, rows: list[Poly], k: Poly, found: _Reduction) -> Matrix:
-    """A factor, its rows those of the result."""
-    extent = math.prod(shape_of(found.result.type))
-    conditions = sorted(term.condition.parts, key=fingerprint)
-    has_rows = bool(rows) and not ranges_of(rows[0]).isdisjoint(ranges_of((load.offset, tuple(conditions))))
-    shape = (extent, _WIDTH) if rows else (_WIDTH,)
-    kind = tile_type(shape, element_type(found.result.type))
-    dims = (rows[0] if has_rows else ZERO, k)
-    return Matrix(load, dims, (extent if has_rows else 1, _WIDTH), 1, conditions, False, found.loads[0], kind)
+def _matrix(found: Reduction, node: Node, load: LoadOp, term: Term, k: Poly, *, whole: bool = False) -> Matrix:
+    """What is loaded for an element, its rows those of the result; or its columns, where rows do not matter.
+
+    Conditions for rows of others are theirs, but for the one that knows all (`whole`).
+    """
+    own, element = choice(as_element(node))
+    assert isinstance(element, Load)
+    conditions = own.parts | (term.condition.parts if whole else frozenset())
+    ours = [n for n, place in enumerate(found.places) if not _apart(place, (element.offset, *conditions))]
+    rest = [place for n, place in enumerate(found.places) if n not in ours]
+    conditions |= {c for c in term.condition.parts if all(_apart(place, c) for place in rest)}
+    ordered, number = sorted(conditions, key=fingerprint), ours[0] if len(ours) == 1 else 0
+    place = found.places[number] if len(ours) == 1 else ZERO
+    count = shape_of(found.kind)[number] if len(ours) == 1 else 1
+    if number == 1:
+        return Matrix(element, (k, place), (1, count), 0, ordered, False, load, load.result.type)
+    return Matrix(element, (place, k), (count, 1), 1, ordered, False, load, load.result.type)
 
 
-def _write(found: _Reduction, normal: _Normal) -> None:
-    """Put the loop in front of the end of the reduction, and let its result stand for that."""
-    root, result, element = found.root, found.result, element_type(found.result.type)
-    shape = shape_of(normal.matrices[0].kind)[:-1]
-    kind = tile_type(shape, element) if shape else element
-    first = value_before(ConstantOp.of(float(found.monoid.identity(32)), kind), root)
-    loop = loop_through(normal.extent, _WIDTH, normal.blocks, first, root)
-    body, end = loop.body.block, loop.body.block.last_op
-    assert end is not None
-    for matrix in normal.matrices:
-        matrix.hoist(loop)
-    end.location = loop.location
-    end.operands = [_combined(found, normal, body, end)]
-    total = SSAValue.get(loop.results[0])
-    if normal.term.coefficient != 1:
-        number = value_before(ConstantOp.of(float(normal.term.coefficient), kind), root)
-        total = value_before(MulFOp.create(operands=[total, number], result_types=[kind]), root)
-    if total.type != result.type:
-        view = ReshapeOp if is_tile(total) else SplatOp
-        total = value_before(view.create(operands=[total], result_types=[result.type]), root)
-    if isinstance(root, ReduceOp):
-        replace(root, [total])
+def _apart(place: Poly, node: Node | tuple[Node, ...]) -> bool:
+    """Whether an expression is the same wherever it is along a dim."""
+    return ranges_of(place).isdisjoint(ranges_of(node))
+
+
+def _width(found: Reduction, extent: Poly, matrices: Sequence[Matrix], rows: Rows) -> Answer[int]:
+    """How many elements are reduced at once, if that is better than how it is written."""
+    count, along = math.prod(shape_of(found.result.type)), all(matrix.goes_along for matrix in matrices)
+    inner = [op for op in found.reduces if any(is_inside(op, loop) for loop in found.loops)]
+    is_one = len(found.pieces) == 1 and len(found.loops) == 1 and len(found.reduces) == 1 and inner
+    if is_one:
+        (op,) = inner
+        size = shape_of(op.operands[0].type)[property_int(op, "axis")]
+        if not along or size > rows.longest:
+            return No("it is in normal form")
+    if not along and count > rows.most and len(found.places) < 2:
+        return No("its tiles are so large that carrying them hardly matters")
+    width = rows.along if along and len(found.places) < 2 else rows.across
+    loads, sizes = {matrix.load for matrix in matrices}, {matrix.shape[0] for matrix in matrices}
+    if len(loads) == 2 and len({load.type for load in loads}) == 1 and sizes == {1, count} and count >= rows.matrix:
+        width = _K
+    most = 1 << (MAX_TILE_NUMEL // count).bit_length() - 1
+    return Yes(min(width, most, extent.constant or width))
+
+
+_K = 128  # elements of a row times a matrix, which is no reduction for long
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _write(normals: Sequence[_Normal]) -> None:
+    """Put the loop in front of the end of the reductions, and let its results stand for those."""
+    normal, place, firsts, tiles = normals[0], normals[0].found.place, list[SSAValue](), _Tiles()
+    for found in [normal.found for normal in normals]:
+        number = found.neutral if found.begin is None else found.begin
+        first = found.first or value_before(ConstantOp.of(number, found.kind), place)
+        firsts.append(_viewed(first, found.kind, place))
+    if normal.extent.constant == normal.width:
+        totals = [_combined(n, affine.Poly.of(0), None, f, place, tiles) for n, f in zip(normals, firsts, strict=True)]
     else:
-        result.replace_all_uses_with(total)
+        loop = loop_through(normal.extent, normal.width, normal.blocks, firsts, place)
+        body, end = loop.body.block, loop.body.block.last_op
+        assert end is not None
+        for matrix in [m for n in normals for m in ([*n.matrices, n.mask] if n.mask else n.matrices)]:
+            matrix.hoist(loop)
+        end.location = loop.location
+        at = affine.Poly.of(normal.width) * affine.Poly.atom(body.args[0])
+        limit = normal.extent if normal.blocks is None else None
+        end.operands = [_combined(n, at, limit, arg, end, tiles) for n, arg in zip(normals, body.args[1:], strict=True)]
+        totals = list(loop.results)
+    for found, total in zip([normal.found for normal in normals], totals, strict=True):
+        total = _viewed(total, found.result.type, place)
+        if isinstance(found.root, ReduceOp):
+            replace(found.root, [total])
+        else:
+            found.result.replace_all_uses_with(total)
 
 
-def _combined(found: _Reduction, normal: _Normal, body: Block, end: Operation) -> SSAValue:
-    """What an iteration hands on."""
-    at = affine.Poly.of(_WIDTH) * affine.Poly.atom(body.args[0])
-    limit = normal.extent if normal.blocks is None else None
-    tiles = {matrix.load: matrix.at(at, limit, end) for matrix in normal.matrices}
-    product, *factors = [tiles[factor] for factor in normal.term.factors if isinstance(factor, Load)]
-    for factor in factors:
-        product = value_before(MulFOp.create(operands=[product, factor], result_types=[product.type]), end)
-    kind = body.args[1].type
-    reduce = ReduceOp.create(
-        operands=[product],
-        result_types=[kind],
-        properties={"axis": I32.encode(len(shape_of(product.type)) - 1)},  # type: ignore[dict-item]
-        regions=[found.reduces[0].regions[0].clone()],
+def _viewed(value: SSAValue, kind: Attribute, anchor: Operation) -> SSAValue:
+    """A value in another shape of as many elements."""
+    if value.type == kind:
+        return value
+    view = (ReshapeOp if shape_of(kind) else UnsplatOp) if is_tile(value) else SplatOp
+    return value_before(view.create(operands=[value], result_types=[kind]), anchor)
+
+
+_Tiles = dict[tuple[Node, float, tuple[Node, ...]], SSAValue]  # what is loaded once for all sums
+
+
+def _combined(
+    normal: _Normal, at: affine.Poly, limit: affine.Poly | None, carried: SSAValue, anchor: Operation, known: _Tiles
+) -> SSAValue:
+    """What is carried, combined with the elements from a place on."""
+    found, value = normal.found, normal.value
+    rows = shape_of(found.kind)
+    if len(rows) == 2:
+        pairs = zip(normal.parts, normal.matrices, strict=True)
+        a, b = [part.in_rows([matrix.at(at, limit, anchor)], anchor) for part, matrix in pairs]
+        precision = {"inputPrecision": "ieee"}  # as exact as sums
+        return value_before(DotOp.build_op([a, b, carried], [carried.type], precision), anchor)
+    tiles = list[SSAValue]()
+    for matrix, leaf in zip(normal.matrices, value.leaves, strict=True):
+        key = matrix.load, leaf.other, tuple(matrix.conditions)
+        if key not in known:
+            known[key] = _spread(matrix.at(at, limit, anchor, leaf.other), (*rows, normal.width), anchor)
+        tiles.append(known[key])
+    tile = value.in_rows(tiles, anchor)
+    mask = None if normal.mask is None else normal.mask.inside(at, limit, anchor)
+    if mask is not None:
+        neutral = value_before(ConstantOp.of(found.neutral, tile.type), anchor)
+        inside = _spread(mask, shape_of(tile.type), anchor)
+        tile = value_before(SelectOp.create(operands=[inside, tile, neutral], result_types=[tile.type]), anchor)
+    element = element_type(tile.type)
+    body = Block(arg_types=[element, element])
+    both = found.combine.create(operands=list(body.args), result_types=[element], properties=dict(found.properties))
+    body.add_ops([both, ReduceReturnOp.create(operands=list(both.results))])
+    for op in body.ops:
+        op.location = found.root.location
+    axis: dict[str, Attribute] = {"axis": I32.encode(len(rows))}  # type: ignore[dict-item]
+    reduce = ReduceOp.create(operands=[tile], result_types=[carried.type], properties=axis, regions=[Region(body)])
+    total = value_before(reduce, anchor)
+    made = found.combine.create(
+        operands=[carried, total], result_types=[carried.type], properties=dict(found.properties)
     )
-    total = value_before(reduce, end)
-    return value_before(type(found.combine).create(operands=[body.args[1], total], result_types=[kind]), end)
+    return value_before(made, anchor)
+
+
+def _spread(tile: SSAValue, shape: tuple[int, ...], anchor: Operation) -> SSAValue:
+    """A matrix, or one row of it, as rows."""
+    kind = tile_type(shape, element_type(tile.type))
+    if tile.type == kind:
+        return tile
+    view = BroadcastOp if len(shape) == len(shape_of(tile.type)) else ReshapeOp
+    return value_before(view.create(operands=[tile], result_types=[kind]), anchor)

@@ -20,6 +20,7 @@ from tilewright.loops.nest import (
     Load,
     Node,
     Number,
+    Opaque,
     Poly,
     Range,
     Substitution,
@@ -197,6 +198,11 @@ def _between(one: Any, other: Any, turn: Poly) -> Any:
     if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
         parts = [_between(x, y, turn) for x, y in zip(one, other, strict=True)]
         return None if any(part is None for part in parts) else tuple(parts)
+    if isinstance(one, Opaque) and isinstance(other, Opaque):
+        operands = _between(one.operands, other.operands, turn)
+        if operands is None or Opaque.of(one.op, one.attributes, other.operands, one.index, one.number) is not other:
+            return None
+        return Opaque.of(one.op, one.attributes, operands, one.index, one.number)
     if isinstance(one, Load) and isinstance(other, Load):
         offset = _between(one.offset, other.offset, turn)
         made = None if offset is None else Load.of(one.base, offset, one.condition, one.other, one.type, one.epoch)

@@ -56,6 +56,7 @@ def load_at(
     bounds: Sequence[Sequence[Poly]],
     anchor: Operation,
     shape: tuple[int, ...] | None = None,
+    other: float = 0,
 ) -> SSAValue:
     """The load of a tile with another offset, in bytes, and other bounds, or of another shape, in front of `anchor`."""
     size, preheader = pointee_bytes(found.base.type), Preheader(anchor, i64)
@@ -81,18 +82,18 @@ def load_at(
         for limit in limits[dim]:
             inside = less_than.fn(b, place, limit)
             mask = inside if mask is None else logical_and.fn(b, mask, inside)
-    loaded = BUILTINS["load"].fn(b, pointers, mask, None if mask is None else _zero(found, anchor, shape))
+    loaded = BUILTINS["load"].fn(b, pointers, mask, None if mask is None else _other(found, anchor, shape, other))
     for op in list(b.position.block.ops):
         move_before(op, anchor)
     return loaded.handle  # type: ignore[no-any-return]
 
 
-def _zero(found: MemoryOperand, anchor: Operation, shape: tuple[int, ...]) -> tensor:
+def _other(found: MemoryOperand, anchor: Operation, shape: tuple[int, ...], other: float) -> tensor:
     """What a mask leaves out."""
     element = element_type(found.load.results[0].type)
     kind = dtype_of(element)
-    zero = ConstantOp.of(0.0 if kind.is_floating() else 0, tile_type(shape, element))
-    return tensor(value_before(zero, anchor), dtypes.BlockType(kind, shape))
+    number = ConstantOp.of(float(other) if kind.is_floating() else int(other), tile_type(shape, element))
+    return tensor(value_before(number, anchor), dtypes.BlockType(kind, shape))
 
 
 def _divided(poly: Poly, size: int) -> Poly:

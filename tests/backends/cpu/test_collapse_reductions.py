@@ -12,7 +12,7 @@ from tests.decisions.harness import Spelling, decisions_of
 
 def said(kernel, signature: str) -> list[bool]:
     return [
-        d.taken for d in decisions_of(Spelling(kernel, signature, {}), "avx512") if d.subject == "collapsed reduction"
+        d.taken for d in decisions_of(Spelling(kernel, signature, {}), "avx512") if d.subject == "loop of reductions"
     ]
 
 

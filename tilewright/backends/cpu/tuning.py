@@ -40,26 +40,19 @@ UNROLLED_ITERATIONS = 8
 # Operations that it becomes, at most. Not measured.
 UNROLLED_OPERATIONS = 256
 
-# Iterations that a loop adds up together, of tiles of one dim; of numbers four times as many. Not measured.
-STRIP_ITERATIONS = 64
-# Elements of such a tile, at most. Not measured.
-STRIP_ROW = 512
-# Iterations that are added up together of larger tiles. Not measured.
-STRIP_LEAST = 16
-# Elements of a tile up to which that is done. Not measured.
-STRIP_ELEMENTS = 8192
+# Elements of a reduction that are taken at once where they lie apart. Not measured.
+ROWS_ACROSS = 64
+# Elements of its result up to which that is done. Not measured.
+ELEMENTS_ACROSS = 8192
 
 # Elements of a row that a loop takes piece by piece, taken as one. Measured: a quarter 0.6, sums of 2048 rows of 9000
 # in pieces of 128 and 256 on one thread of a Zen 4, as memory is read in shorter stretches.
-COLLAPSED_ROW = 16384
+LONG_ROW = 16384
 # Elements of a piece, at most: longer ones are worth folding. Not measured.
-LONGEST_STRIP = 256
+LONGEST_PIECE = 256
 
 # Results of a reduction over a few elements from which its slices are combined. Not measured: a few chunks of lanes.
 UNROLLED_ROWS = 64
-
-# Elements of a row from which its lanes are folded in every iteration instead of kept in a tile. Not measured.
-FOLDED_ROW = 512
 
 # --- chunks and masks ----------------------------------------------------------------------------------
 
@@ -131,8 +124,6 @@ PASSES_IN_PLACE = 4
 # Elements of K that such a product should read in a row, over several iterations. Measured: half 1.04 (2), twice 1.02
 # (2): a few lines of memory.
 THIN_K = 1024
-# Iterations of a loop of outer products that are one product of matrices. Not measured.
-OUTER_ITERATIONS = 64
 # Size of each dim of a sum of products of two tiles from which it is computed as a product of matrices. Measured: one
 # core of a Xeon with AMX that others used, 2M multiply-adds: 16x16x64 0.06 ms as a product, 0.11 as a sum; 64x2x64 0.42
 # and 0.17; 16x128x4 0.15 to 0.27 and 0.11 to 0.19; 4x4x4 0.4 to 0.57 and 0.34 to 0.47 (the commands were not noted).

@@ -38,7 +38,6 @@ from tilewright.backends.cpu.plan.sides import Sides, plan_sides
 from tilewright.backends.cpu.plan.steps import Buffer, CopySink, MaterializeSink, ReduceSink, Sink, Step, StoreSink
 from tilewright.backends.cpu.plan.subjects import NONTEMPORAL, TAIL, VECTORS
 from tilewright.backends.cpu.plan.tail_chunks import FEWEST_CHUNKS, Tail, is_dead, plan_tail
-from tilewright.backends.cpu.plan.zero_terms import without_zeros
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, I64, V, const, zero
@@ -99,7 +98,7 @@ def _pieces(ev: Evaluator, step: Step, row: V | None) -> list[Chunking]:
 
 
 def _emit(ev: Evaluator, step: Step, row: V | None) -> None:
-    pieces = [without_zeros(step, chunking, ev.placed, ev.analysis) for chunking in _pieces(ev, step, row)]
+    pieces = _pieces(ev, step, row)
     for chunking in pieces:
         sides = plan_sides(step, chunking, ev.placed, ev.analysis)
         if chunking is pieces[0] and (row is None or math.prod(step.shape) > step.shape[0]):

@@ -8,7 +8,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.analysis.recurrences import note_loops
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.collapse_reductions import collapse_reductions
 from tilewright.backends.cpu.plan.contractions import raise_contractions
 from tilewright.backends.cpu.plan.interleaved_stores import merge_interleaved_stores
 from tilewright.backends.cpu.plan.loop_distribution import distribute_loops
@@ -16,10 +15,8 @@ from tilewright.backends.cpu.plan.narrow_dots import narrow_dots
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
-from tilewright.backends.cpu.plan.reductions_into_loops import move_reductions_into_loops
 from tilewright.backends.cpu.plan.row_dots_to_sums import lower_row_dots_to_sums
 from tilewright.backends.cpu.plan.steps import FunctionPlan, render
-from tilewright.backends.cpu.plan.strip_mining import strip_mine_sums
 from tilewright.backends.cpu.plan.swap_operands import swap_dot_operands
 from tilewright.backends.cpu.plan.unroll_loops import unroll_short_loops
 from tilewright.backends.cpu.plan.unroll_reductions import unroll_reductions
@@ -28,20 +25,27 @@ from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.walk import walk
 from tilewright.loops.dot_loops import normalize_dot_loops
-from tilewright.loops.reduction_loops import normalize_reduction_loops
+from tilewright.loops.reduction_loops import Rows, normalize_reduction_loops
 from tilewright.loops.sink_prefetched_loads import sink_prefetched_loads
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import OrIOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.reduce import ReduceOp
-from tilewright.passes.accumulate import accumulate_in_dots
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.delinearize import delinearize_loops
 from tilewright.passes.if_conversion import convert_branches
 from tilewright.passes.masks import choose_inside
 from tilewright.passes.rematerialize import rematerialize_carried
 from tilewright.passes.sums_to_dots import raise_sums_to_dots
+
+_ROWS = Rows(
+    along=tuning.LONG_ROW,
+    longest=tuning.LONGEST_PIECE,
+    across=tuning.ROWS_ACROSS,
+    most=tuning.ELEMENTS_ACROSS,
+    matrix=tuning.SUMMED_SIZE,
+)
 
 
 @dataclass(slots=True)
@@ -84,18 +88,10 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         make_offsets_scalar(function, decisions)
         convert_branches(function, decisions)
         sink_prefetched_loads(function, decisions)
-        if ForOp in kinds and ReduceOp in kinds:
-            normalize_reduction_loops(function, decisions)
         if ForOp in kinds:
             raised = raise_contractions(function, decisions)
-        if ForOp in kinds and strip_mine_sums(function, decisions):
-            raise_sums_to_dots(function, tuning.SUMMED_SIZE)
-            accumulate_in_dots(function)
+        if (ForOp in kinds or ReduceOp in kinds) and normalize_reduction_loops(function, decisions, _ROWS):
             raised |= raise_contractions(function, decisions)
-        if ForOp in kinds:
-            move_reductions_into_loops(function, decisions)
-        if ReduceOp in kinds:
-            collapse_reductions(function, decisions)
         distribute_loops(function, isa, decisions)
         if DotOp in kinds or raised:
             normalize_dot_loops(function, decisions)

@@ -9,11 +9,6 @@ from tilewright.passes.subjects import CARRIED, DELINEARIZED, IF_CONVERTED
 
 WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds back is itself; the rest is left out")
 UNROLLED = Subject("unrolled loop", "the few iterations of a loop that adds up tiles are one pass over the elements")
-STRIP_MINED = Subject("strip-mining", "what a loop adds up iteration by iteration is added up in blocks of iterations")
-REDUCED_IN_LOOP = Subject(
-    "reduction in the loop", "a tile that a loop adds up and that is reduced after it is reduced in each iteration"
-)
-COLLAPSED = Subject("collapsed reduction", "a reduction of a reduction is one loop over both dims")
 UNROLLED_REDUCTION = Subject(
     "unrolled reduction", "a reduction over a dim of a few elements combines its slices, in the pass of who wants them"
 )
@@ -47,8 +42,8 @@ COMBINED = Subject(
 )
 
 SUBJECTS = (
-    DELINEARIZED, CARRIED, UNROLLED, WRAPPED, IF_CONVERTED, SUNK_LOADS, STRIP_MINED, SUM_AS_DOT, REDUCED_IN_LOOP,
-    COLLAPSED, DISTRIBUTED, DOT_LOOPS, REDUCTION_LOOPS, DOT_AS_SUM, SWAPPED, RECIPROCAL, UNROLLED_REDUCTION,
-    INTERLEAVED, DOT, IN_PLACE, ACCUMULATOR, K_STRIPS, KEPT, UNPACKED, DEAD_ROWS, DIRECT_STORE, FUSION, ROWS_FUSED,
-    APART_AT_LAUNCH, MATERIALIZED, VECTORS, UNMASKED, TAIL, NONTEMPORAL, PREFETCHED, COMBINED, *GENERAL,
+    DELINEARIZED, CARRIED, UNROLLED, WRAPPED, IF_CONVERTED, SUNK_LOADS, SUM_AS_DOT, REDUCTION_LOOPS, DISTRIBUTED,
+    DOT_LOOPS, DOT_AS_SUM, SWAPPED, RECIPROCAL, UNROLLED_REDUCTION, INTERLEAVED, DOT, IN_PLACE, ACCUMULATOR, K_STRIPS,
+    KEPT, UNPACKED, DEAD_ROWS, DIRECT_STORE, FUSION, ROWS_FUSED, APART_AT_LAUNCH, MATERIALIZED, VECTORS, UNMASKED, TAIL,
+    NONTEMPORAL, PREFETCHED, COMBINED, *GENERAL,
 )  # fmt: skip

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from math import isfinite
 
 from xdsl.ir import Operation, SSAValue
 
@@ -33,7 +34,7 @@ from tilewright.ir.traits import is_view
 from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.creation import MakeRangeOp
-from tilewright.ops.elementwise import AddFOp, AddIOp, MulFOp, MulIOp, SelectOp
+from tilewright.ops.elementwise import AddFOp, AddIOp, MulFOp, MulIOp, SelectOp, SubFOp, SubIOp
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.reduce import single_operation
@@ -212,7 +213,9 @@ class _TailValues:
         numbers = {self.number(part, depth - 1) for part in operands}
         if len(numbers) == 1 and (is_view(op) or cast_name(op) in _EXACT):
             return numbers.pop()
-        return 0 if isinstance(op, AddFOp | AddIOp | MulFOp | MulIOp) and numbers == {0} else None
+        if isinstance(op, MulFOp | MulIOp) and 0 in numbers and all(n is not None and isfinite(n) for n in numbers):
+            return 0
+        return 0 if isinstance(op, AddFOp | AddIOp | SubFOp | SubIOp) and numbers == {0} else None
 
     def cause(self, root: At) -> SSAValue | None:
         """A value because of which a root is not the same; None if it is."""

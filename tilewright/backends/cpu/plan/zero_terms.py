@@ -2,13 +2,11 @@
 
     tl.sum(tl.load(x + at, d < 5, 0.0) * tl.load(w + d, d < 5, 0.0), axis)    d = tl.arange(0, 8)
 
-Extents are often the next power of two. Where masks with a number for a bound make zeros of the rest, the loop along
-the dim stops there.
+Extents are often the next power of two. Where masks with a number for a bound make zeros of the rest, slices of
+them are left out.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from xdsl.ir import SSAValue
 
@@ -17,52 +15,33 @@ from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, identity, whole
-from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.recompute import cast_name
-from tilewright.backends.cpu.plan.steps import Buffer, ReduceSink, Step
 from tilewright.base.decision import Yes
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.elementwise import AddFOp, AddIOp, CmpIOp, MulFOp, SelectOp
 from tilewright.ops.memory import LoadOp
-from tilewright.ops.reduce import single_operation
-
-
-def without_zeros(step: Step, chunking: Chunking, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> Chunking:
-    """The chunks of a group, without those that would add nothing to any of its sums."""
-    axis = step.axis
-    if axis < 0 or axis in chunking.lane_bits or not step.is_only(ReduceSink):
-        return chunking
-    end, zeros = 1, _Zeros(axis, step.shape[axis], placed, analysis)
-    for sink in step.sinks:
-        sums = sink.op is not None and isinstance(single_operation(sink.op.regions[0].block), AddFOp | AddIOp)
-        end = max(end, zeros.begin(sink.roots[0], identity(sink.shape)) if sums else step.shape[axis])
-    if end >= step.shape[axis]:
-        return chunking
-    loops = [(dim, min(extent, end) if dim == axis else extent, by) for dim, extent, by in chunking.loops]
-    return replace(chunking, loops=loops)
 
 
 def first_zero(value: SSAValue, axis: int, analysis: AffineAnalysis) -> int:
     """The first element of a tile along a dim from which all are zero; the extent if there is none."""
     shape = shape_of(value.type)
-    return _Zeros(axis, shape[axis], {}, analysis).begin(value, identity(shape))
+    return _Zeros(axis, shape[axis], analysis).begin(value, identity(shape))
 
 
 class _Zeros:
     """From which element along a dim values are zero; its extent if that is not known."""
 
-    def __init__(self, axis: int, extent: int, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> None:
-        self.place, self.extent = whole(axis, extent), extent
-        self.placed, self.analysis = placed, analysis
+    def __init__(self, axis: int, extent: int, analysis: AffineAnalysis) -> None:
+        self.place, self.extent, self.analysis = whole(axis, extent), extent, analysis
 
     def begin(self, value: SSAValue, index: Index) -> int:
         """The first element from which all are zero."""
         if constant_of(value) == 0:
             return 0
         op = defining_op(value)
-        if op is None or not is_tile(value) or value in self.placed or not shape_of(value.type):
+        if op is None or not is_tile(value) or not shape_of(value.type):
             return self.extent
         parts = operand_indices(value, index)
         if isinstance(op, LoadOp):
@@ -78,7 +57,7 @@ class _Zeros:
     def false_from(self, value: SSAValue, index: Index) -> int:
         """The first element from which a mask does not hold."""
         op = defining_op(value)
-        if op is None or not is_tile(value) or value in self.placed:
+        if op is None or not is_tile(value):
             return self.extent
         if is_conjunction(op):
             return min(self.false_from(*part) for part in operand_indices(value, index))
