@@ -265,6 +265,29 @@ def blocks_of_a_matrix(q, k, v, out, n, D: tl.constexpr, BM: tl.constexpr, BN: t
 
 # --- products of 8-bit floats, with scales of 32 elements each, and split along K ----------------------------------
 
+GRADIENT: list[Spelling] = []
+
+
+@spelled(
+    GRADIENT, "*bf16:16, *bf16:16, *bf16:16, *fp32:16, *fp32:16, *fp32:16, *fp32:16, 2048, 64, 64, 64", num_warps=4
+)
+def gradient_of_keys(q, k, up, top, less, dk, dv, N: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    """As hl derives it of causal attention."""
+    j, d = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, D)
+    dk_sum, dv_sum = tl.full([D, BN], 0, tl.float32), tl.full([BN, D], 0, tl.float32)
+    for start in tl.range(tl.program_id(0) * BN, N, BM):
+        i = start + tl.arange(0, BM)
+        query, grad = tl.load(q + i[:, None] * D + d[None, :]), tl.load(up + i[:, None] * D + d[None, :])
+        keys = tl.load(k + d[:, None] + j[None, :] * D)
+        scores = tl.where(i[:, None] >= j[None, :], tl.dot(query, keys), float("-inf"))
+        share = tl.exp2(scores - tl.load(top + i)[:, None])
+        dv_sum += tl.dot(tl.permute(share.to(tl.bfloat16), [1, 0]), grad)
+        part = (tl.dot(grad, keys) + tl.load(less + i)[:, None]) * share
+        dk_sum += tl.dot(tl.permute(query, [1, 0]), part.to(tl.bfloat16))
+    tl.store(dk + j[None, :] * D + d[:, None], dk_sum)
+    tl.store(dv + j[:, None] * D + d[None, :], dv_sum)
+
+
 NARROW: list[Spelling] = []
 SCALED: list[Spelling] = []
 SPLIT: list[Spelling] = []
@@ -339,4 +362,4 @@ def parts_side_by_side(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, B
     tl.atomic_add(out + i[:, None] * n + j[None, :], acc, (i < m)[:, None] & (j < n)[None, :])
 
 
-GENERATED = NARROW + SCALED + SPLIT + TILED_SOFTMAX + TILED_NORM + CROSS_ENTROPY + TURNED + BATCHED_ATTENTION
+GENERATED = NARROW + SCALED + SPLIT + TILED_SOFTMAX + TILED_NORM + CROSS_ENTROPY + TURNED + BATCHED_ATTENTION + GRADIENT
