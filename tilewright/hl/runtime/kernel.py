@@ -280,8 +280,10 @@ class Kernel(Generic[P, R]):
                 return tracer_slot.traced(self, args, kwargs)
             args = self.normalize_args(*args, **kwargs)
             bound = self.found(args)
-            if self.backward is not None and gradient_slot.is_wanted(args, bound.outside):
-                return gradient_slot.differentiated(self, args)
+            if self.backward is not None:
+                gradient_slot.refuse_tangents(self, args, bound.outside)
+                if gradient_slot.is_wanted(args, bound.outside):
+                    return gradient_slot.differentiated(self, args)
             return bound(*args)
         except Exception as error:
             shorten_traceback(error)
