@@ -256,6 +256,7 @@ class Kernel(Generic[P, R]):
         with self._lock:
             self._hot = self.watched = None
             self._bound.clear()
+            self.derived.clear()
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling():
