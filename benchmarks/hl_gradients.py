@@ -213,26 +213,29 @@ def overhead() -> dict[str, list[float]]:
 def deriving() -> dict[str, float]:
     """Milliseconds of a processor to bind kernels, and to derive and bind their backward passes.
 
-    A fresh kernel each time.
+    A fresh kernel each time; where sizes are open, at another size as well.
     """
-    x, w = torch.randn(64, 128, device="cpu"), torch.rand(128, device="cpu")
-    heads = [torch.randn(1, 2, 64, 32, device="cpu") for _ in range(3)]
+    rows = [(torch.randn(m, n, device="cpu"), torch.rand(n, device="cpu"), 1e-5) for m, n in ((64, 128), (81, 145))]
+    heads = [(*(torch.randn(1, 2, n, 32, device="cpu") for _ in range(3)), True) for n in (64, 81)]
     found = {}
-    for name, kernel, args in (
-        ("softmax", softmax.softmax, (x,)),
-        ("rms norm", norms.rms_norm, (x, w, 1e-5)),
-        ("attention", attention.attention, (*heads, True)),
+    for name, kernel, sets, open_sizes in (
+        ("softmax", softmax.softmax, [args[:1] for args in rows], False),
+        ("rms norm", norms.rms_norm, rows, False),
+        ("attention", attention.attention, heads, False),
+        ("softmax, open sizes", softmax.softmax, [args[:1] for args in rows], True),
+        ("rms norm, open sizes", norms.rms_norm, rows, True),
     ):
-        times: dict[str, list[float]] = {"bind": [], "derive and bind": []}
-        watched = tuple(a.clone().requires_grad_() if isinstance(a, torch.Tensor) else a for a in args)
+        times: dict[str, list[float]] = {}
         for _ in range(7):
-            made = hl.kernel(kernel.fn)
-            start = time.process_time()
-            made.bind(args)
-            times["bind"].append(time.process_time() - start)
-            start = time.process_time()
-            again.check(made, watched, nullcontext())
-            times["derive and bind"].append(time.process_time() - start)
+            made = hl.kernel(kernel.fn, static_shapes=not open_sizes)
+            calls = [("bind", lambda made=made, args=sets[0]: made.bind(args))]
+            for args, who in zip(sets, ("derive and bind", "the same at another size"), strict=True):
+                watched = tuple(a.clone().requires_grad_() if isinstance(a, torch.Tensor) else a for a in args)
+                calls.append((who, lambda made=made, watched=watched: again.check(made, watched, nullcontext())))
+            for who, call in calls[: 3 if open_sizes else 2]:
+                start = time.process_time()
+                call()
+                times.setdefault(who, []).append(time.process_time() - start)
         found |= {f"{name}: {who}": statistics.median(several) * 1e3 for who, several in times.items()}
     return found
 

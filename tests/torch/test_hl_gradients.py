@@ -274,3 +274,14 @@ def test_the_operator_of_a_backward_pass_is_found_by_its_name() -> None:
     found = getattr(torch.ops.tilewright_kernels, f"{operator.name}_backward_1")
     y, up = torch.softmax(x, -1), torch.ones_like(x)
     torch.testing.assert_close(found(x, y, up), F.softmax(x, -1) * 0, rtol=0, atol=1e-6)
+
+
+def test_forward_mode_and_second_gradients_of_operators_are_refused_by_name() -> None:
+    x = torch.rand(4, 5)
+    with pytest.raises(hl.exc.NotDifferentiable, match="forward mode"):
+        torch.func.jvp(softmax, (x,), (x,))
+    total = _sum(softmax)
+    with pytest.raises(hl.exc.NotDifferentiable, match="forward mode"):
+        torch.func.hessian(total)(x)  # forward over backward
+    with pytest.raises(hl.exc.DoubleBackward, match="itself a gradient"):
+        torch.func.jacrev(torch.func.grad(total))(x)

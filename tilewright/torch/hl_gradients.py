@@ -20,7 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from tilewright.hl import exc
 from tilewright.hl.grad import again
-from tilewright.hl.runtime.gradient_slot import wants
+from tilewright.hl.runtime.gradient_slot import no_tangents, wants
 from tilewright.torch import hl_operators
 from tilewright.torch.gradients import below_autograd
 from tilewright.torch.hl_operators import OPERATORS, HlOperator, aside, batched, form_of, refuse_dynamic
@@ -81,6 +81,11 @@ class Call(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
         return None, *(by.get(at) for at in range(ctx.count))
 
     @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        """Refuse."""
+        raise no_tangents(f"the operator {ctx.name}")
+
+    @staticmethod
     def vmap(info: Any, in_dims: Any, name: str, *values: Any) -> Any:
         """One call after another."""
         return batched(OPERATORS[name].overload, OPERATORS[name].count, info, in_dims[1:], values)
@@ -106,6 +111,11 @@ class Twice(torch.autograd.Function):  # type: ignore[misc]  # torch is not chec
             f"the gradient of {ctx.name}, which is itself a gradient, is not derived",
             hint="call loss.backward() without create_graph=True, or compute this part in PyTorch",
         )
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        """Refuse."""
+        raise no_tangents(f"the operator {ctx.name}")
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, name: str, *values: Any) -> Any:

@@ -8,6 +8,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.autograd import forward_ad
 
 from tests.hl.gradients.compare import check, leaves
 from tests.hl.gradients.examples import kernel
@@ -418,3 +419,16 @@ def test_functions_as_arguments_have_gradients_of_their_own():
 
     for function in (torch.relu, torch.tanh, times(2.0), times(3.0), lambda acc: acc + 1, torch.relu):
         check(made, lambda x, y, function: function(x @ y), x.double(), y.double(), function)
+
+
+def test_tangents_of_forward_mode_are_refused_and_not_lost():
+    x, scale = random(3, 4), random(4)
+    scaled(x, scale)
+    with forward_ad.dual_level():
+        scaled(x, scale)
+        dual = forward_ad.make_dual(x, torch.ones_like(x))
+        for args in ((dual, scale), (x.clone().requires_grad_(), forward_ad.make_dual(scale, scale))):
+            with pytest.raises(hl.exc.NotDifferentiable, match="forward mode") as caught:
+                scaled(*args)
+            assert caught.value.location is not None and caught.value.hint
+        assert hl.kernel(scaled.fn, backward=None)(dual, scale).shape == x.shape

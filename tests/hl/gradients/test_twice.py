@@ -14,15 +14,10 @@ from tests.hl.gradients.test_overwritten import added_by_index, squares, transpo
 from tilewright import hl
 
 REFUSED = {
-    "softmax.softmax_online": "is read and written in one loop",
     "segments.segment_sum": "hl.associative_scan with a function that mixes several tiles",
-    "jagged.jagged_dense": "is read and written in one loop",
-    "delta.delta_rule": "is read and written in one loop",
-    "grouped.grouped_matmul": "is read and written in one loop",
-    "grouped.mixture": "is read and written in one loop",
 }
 EVERY = ("elementwise.geglu", "softmax.softmax", "norms.layer_norm", "gather.cross_entropy", "matmul.matmul")
-RUN = (*EVERY, "attention.full", "jagged.jagged_softmax", "softmax.softmax_online")
+RUN = (*EVERY, "attention.full", "jagged.jagged_softmax", "softmax.softmax_online", "segments.segment_sum")
 """Of the examples: `python -m tests.hl.gradients.at_length` runs all."""
 
 
@@ -59,6 +54,16 @@ def test_examples(name: str) -> None:
     with pytest.raises(hl.exc.DoubleBackward, match=REFUSED[name]) as caught:
         twice(kernel(where, wide=True), args)
     assert caught.value.location is not None
+
+
+def test_in_order_what_several_passes_add_to_has_none() -> None:
+    where, example = CASES["softmax.softmax_online"]
+    torch.use_deterministic_algorithms(True)
+    try:
+        with pytest.raises(hl.exc.DoubleBackward, match="is read and written in one loop"):
+            twice(kernel(where, wide=True), example.make(Draw(), Sizes(5, 6, 3)))
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.parametrize("name", ["elementwise.geglu", "softmax.softmax", "norms.layer_norm", "matmul.matmul"])

@@ -56,12 +56,14 @@ class Asked:
         views: the tensors that are views of others, to whose gradients PyTorch would add theirs.
         keeps: whether the forward pass may keep more than its results.
         ordered: whether sums are to have one order, also where that takes more memory.
+        watched: whether the backward pass is to have a gradient itself: it adds atomically, which has one.
     """
 
     wanted: frozenset[str]
     views: aliases.Aliases = frozenset()
     keeps: bool = False
     ordered: bool = False
+    watched: bool = False
 
 
 def derive(
@@ -270,6 +272,8 @@ def _settled(
     for several in found.values():
         name = several[0].tensor.name
         owner = joined.get(name) or owners.decide(several)
+        if asked.watched and owner.form == "add":
+            owner = replace(owner, form="atomic")  # nothing reads what it writes
         in_order = segments.plan(region, several, owner) if asked.ordered else None
         if in_order is not None:
             owner, kept_apart = in_order

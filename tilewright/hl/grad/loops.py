@@ -45,7 +45,7 @@ class Backward:
     Attributes:
         forward: the forward pass that keeps more than results; None where the launch of the loop does.
         kept: names of what it keeps.
-        without: gives the backward pass for which it need not, if there is such a forward pass.
+        watched: gives the backward pass that may have a gradient itself: for it nothing more than results is kept.
         saved: names of the tensors that are kept for it.
         places: of these among those that are loaded and written.
         copied: which of the loaded tensors the loop changes, so that a copy is saved.
@@ -69,7 +69,7 @@ class Backward:
         program = derived.program
         self.forward: Kernel | None = None
         self.kept: list[str] = []
-        self.without: Callable[[], Backward] | None = None
+        self.watched: Callable[[], Backward] = lambda: self
         if derived.forward is not None and derived.text:
             self.forward = _kernel(derived.forward, derived.forward_text, settings, forward_config)
             self.kept = list(derived.forward.results)
@@ -198,9 +198,9 @@ class Step(torch.autograd.Function):  # type: ignore[misc]  # torch is not check
 
 def _watched(backward: Backward, given: dict[str, Any]) -> dict[str, Any]:
     """Gradients that have gradients: the derived kernel is differentiated as any other, or it is said why not."""
-    whole = backward if backward.without is None else backward.without()
     reason = "what the forward pass keeps has no history"
     try:
+        whole = backward.watched()
         if given.keys() >= {*whole.saved}:
             return whole(given, watched=True)
     except exc.NotDifferentiable as error:
@@ -459,7 +459,8 @@ class Loop:
             config = config_of(derived.program, self.blocks)
             forward = None if derived.forward is None else self._forward_config(derived.forward)
             found = Backward(derived, *given, self.settings, config, self._place(), self.writes, forward)
-            found.without = None if found.forward is None else lambda: self.backward(replace(asked, keeps=False))
+            if found.forward is not None or any(owner.form == "add" for owner in derived.owners):
+                found.watched = lambda: self.backward(replace(asked, keeps=False, watched=not asked.ordered))
             self._known[asked] = found
         return found
 

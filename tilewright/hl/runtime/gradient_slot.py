@@ -9,7 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
+from torch.autograd import forward_ad
 
+from tilewright import errors
+from tilewright.hl import exc
 from tilewright.hl.trace.carried import leaves
 from tilewright.hl.trace.outside import Read
 
@@ -53,6 +56,29 @@ def wants(value: Any) -> bool:
     if isinstance(value, torch.nn.Module):
         return any(parameter.requires_grad for parameter in value.parameters())
     return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def refuse_tangents(kernel: Any, args: Sequence[Any], outside: Sequence[Read]) -> None:
+    """Refuse a call that takes part in forward-mode differentiation: its results would have no tangent.
+
+    Raises:
+        NotDifferentiable: an argument, or a tensor from outside, has one.
+    """
+    if forward_ad._current_level < 0:
+        return
+    tensors = [leaf for _, leaf in leaves(tuple(args)) if isinstance(leaf, torch.Tensor)]
+    tensors += [read.value for read in outside if isinstance(read.value, torch.Tensor)]
+    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
+        raise no_tangents(f"kernel `{kernel.name}`", kernel.source.location(kernel.source.tree))
+
+
+def no_tangents(name: str, place: errors.Location | None = None) -> exc.NotDifferentiable:
+    """The error for forward-mode differentiation."""
+    return exc.NotDifferentiable(
+        f"{name} has no derivative in forward mode (torch.autograd.forward_ad, torch.func.jvp, jacfwd)",
+        place,
+        hint="differentiate backward: torch.autograd.grad, torch.func.vjp, jacrev",
+    )
 
 
 def differentiated(kernel: Any, args: tuple[Any, ...]) -> Any:

@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 import tilewright
 from tilewright.hl.constexpr import ConstExpr
@@ -84,8 +85,8 @@ def make_guard(
     Returns:
         The guard, or None where an argument is of a kind that it does not know.
     """
-    known = {**names, "_modes": tracer_slot.modes, "_transform": tracer_slot.transform}
-    checks: list[str] = ["not _modes()", "_transform() is None"]
+    known = {**names, "_modes": tracer_slot.modes, "_transform": tracer_slot.transform, "_tangents": forward_ad}
+    checks: list[str] = ["not _modes()", "_transform() is None", "_tangents._current_level < 0"]
     for name, argument in arguments.items():
         made = _checks(name, name, argument, static, known)
         if made is None:

@@ -256,6 +256,7 @@ class Kernel(Generic[P, R]):
         with self._lock:
             self._hot = self.watched = None
             self._bound.clear()
+            self.derived.clear()
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
         if is_dynamo_compiling():
@@ -280,8 +281,10 @@ class Kernel(Generic[P, R]):
                 return tracer_slot.traced(self, args, kwargs)
             args = self.normalize_args(*args, **kwargs)
             bound = self.found(args)
-            if self.backward is not None and gradient_slot.is_wanted(args, bound.outside):
-                return gradient_slot.differentiated(self, args)
+            if self.backward is not None:
+                gradient_slot.refuse_tangents(self, args, bound.outside)
+                if gradient_slot.is_wanted(args, bound.outside):
+                    return gradient_slot.differentiated(self, args)
             return bound(*args)
         except Exception as error:
             shorten_traceback(error)
