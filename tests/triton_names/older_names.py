@@ -110,6 +110,30 @@ def _() -> None:
     assert out.equal(x)
 
 
+@triton.jit
+def by_combines(x, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i)
+    pair = Pair(tl.reduce(v, 0, tl.standard._sum_combine), tl.reduce(v, 0, tl.standard._elementwise_max))
+    _, at = tl.reduce((v, i), 0, tl.standard._argmax_combine_tie_break_left)
+    tl.store(out, pair.first)
+    tl.store(out + 1, pair.second)
+    tl.store(out + 2, at)
+
+
+@tl.core._aggregate
+class Pair:
+    first: tl.tensor
+    second: tl.tensor
+
+
+@row("core._aggregate, standard._sum_combine")
+def _() -> None:
+    out = torch.zeros(3)
+    by_combines[(1,)](torch.tensor([1.0, 5.0, 5.0, 2.0]), out, 4)
+    assert out.tolist() == [13, 5, 1]
+
+
 @row("c_wrapper")
 def _() -> None:
     kernel, x = compiled(), torch.zeros(128)

@@ -29,6 +29,7 @@ from tilewright.base.dtypes import (
     uint64,
     void,
 )
+from tilewright.language.aggregate import aggregate as _aggregate  # noqa: F401  (as programs of Triton find it here)
 from tilewright.language.aggregate import aggregate_replace, must_use_result
 from tilewright.language.extern import builtin, extern
 from tilewright.language.extra.symbols import extern_elementwise

@@ -223,6 +223,13 @@ def _smaller(value1: tensor, index1: tensor, value2: tensor, index2: tensor) -> 
     return _choose(value1 < value2, value1, index1, value2, index2)
 
 
+# The names by which programs of Triton pass these to `tl.reduce` and `tl.associative_scan`.
+_sum_combine, _prod_combine, _xor_combine, _or_combine = _add, _multiply, _xor, _or
+_elementwise_max, _elementwise_min = _maximum, _minimum
+_argmax_combine_tie_break_left, _argmax_combine_tie_break_fast = _larger_first, _larger
+_argmin_combine_tie_break_left, _argmin_combine_tie_break_fast = _smaller_first, _smaller
+
+
 @library
 def _reduce_with_indices(input: tensor, axis: Size | None, combine: LibraryFunction, keep_dims: Flag) -> Any:
     static_assert(axis is not None, "axis must be given where indices are wanted")
