@@ -61,6 +61,18 @@ def test_bounds(m, n):
         assert _holds(bounds, lo, hi, m, n) == (lo <= 0 and hi >= last), (lo, hi)
 
 
+@tilewright.jit
+def under_a_number(flag, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.device_assert((flag > 0) & (i < n), "both")
+
+
+@pytest.mark.parametrize("block", [64, 1024])
+def test_a_number_of_all_elements_is_looked_at_too(block):
+    for flag, n in ((1, block), (0, block), (1, block - 1), (0, 0)):
+        assert _holds(under_a_number, flag, n, block) == (flag > 0 and n >= block), (flag, n)
+
+
 @pytest.mark.parametrize(("run", "block"), [(1, 64), (4, 256), (16, 64), (64, 1024), (1024, 1024), (3, 64)])
 def test_equal_elements(run, block):
     count = -(-block // run)

@@ -228,6 +228,24 @@ def test_reductions_and_lane_access() -> None:
     assert out.tolist() == [136, 16, 1, 4]
 
 
+@pytest.mark.parametrize(
+    ("t", "n"), [(I8, 16), (I8, 32), (T("i16"), 16), (F32, 2), (F32, 4), (F32, 8), (F32, 16), (F64, 8)]
+)
+def test_squares_are_turned(t: T, n: int) -> None:
+    size = t.bits // 8
+    square = np.random.default_rng(0).integers(0, 1 << min(8 * size, 62), (n, n)).astype(f"u{size}")
+    out = np.zeros_like(square)
+
+    def emit(f: Function) -> None:
+        read, write = f.args
+        rows = [f.load(t.vec(n), f.gep(read, row * n * size)) for row in range(n)]
+        for number, column in enumerate(f.turned(rows)):
+            f.store(column, f.gep(write, number * n * size))
+
+    run(emit, square.ctypes.data, out.ctypes.data)
+    np.testing.assert_array_equal(out, square.T)
+
+
 def test_atomics_fill_copy_and_alloca() -> None:
     data = np.array([5, 7, 0], np.int64)
 

@@ -22,6 +22,9 @@ ROW_COST = 1.9
 ROW_SHARE = 8
 # Elements from which a load across the lanes is staged through scratch. Measured: half (0), twice (0).
 STAGED_ELEMENTS = 256
+# Cost of an element up to which such a load is turned in registers by the group that stores it, a square of vectors
+# at a time: what costs more has the registers for itself. Not measured.
+SQUARE_COST = 8.0
 # Length of the runs in memory from which it is. Measured: half (0), twice (0).
 STAGED_RUN = 8
 # Groups back that a value may still be computed in. Measured: half (0), twice (0): it bounds the time of planning.

@@ -88,12 +88,30 @@ class VectorOps(Emitter):
         return self.shuffle(a, b, [lane for i in range(n) for lane in (i, n + i)])
 
     def turned(self, rows: Sequence[V]) -> list[V]:
-        """The columns of a square of as many vectors as each has lanes (a power of two)."""
-        n, out = len(rows), list(rows)
-        for _ in range(n.bit_length() - 1):  # each time one bit of the row's number becomes one of the lane's
-            halves = [[lane for i in range(start, start + n // 2) for lane in (i, n + i)] for start in (0, n // 2)]
-            out = [self.shuffle(out[i], out[i + n // 2], half) for i in range(n // 2) for half in halves]
-        return out
+        """The columns of a square of as many vectors as each has lanes (a power of two).
+
+        First within pieces of 16 bytes, in which x86 moves lanes at the least cost, for as many rows as a piece has
+        lanes; then by whole pieces.
+        """
+        n = len(rows)
+        own = min(n, max(1, 128 // rows[0].type.scalar.bits))
+        halves = [
+            [lane for i in range(n) if i % own // max(1, own // 2) == half for lane in (i, n + i)] for half in (0, 1)
+        ]
+        blocks: list[list[V]] = []
+        for first in range(0, n, own):
+            out = list(rows[first : first + own])
+            for _ in range(own.bit_length() - 1):  # each time one bit of the row's number becomes one of the lane's
+                out = [self.shuffle(out[i], out[i + own // 2], half) for i in range(own // 2) for half in halves]
+            blocks.append(out)
+        parities = [[lane for lane in range(2 * n) if lane // own % 2 == odd] for odd in (0, 1)]
+        columns = [list(column) for column in zip(*blocks, strict=True)]
+        for _ in range((n // own).bit_length() - 1):  # and here one of the block's one of the piece's
+            columns = [
+                [self.shuffle(column[i], column[i + 1], each) for each in parities for i in range(0, len(column), 2)]
+                for column in columns
+            ]
+        return [column[piece] for piece in range(n // own) for column in columns]
 
     def by_pieces(self, lanes: int, function: Callable[..., V], *args: V) -> V:
         """Apply `function` to pieces of `lanes` lanes of all `args` and join the results.

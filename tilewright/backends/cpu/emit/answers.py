@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
-from tilewright.backends.cpu.emit.address import Address, worthwhile_run
+from tilewright.backends.cpu.emit.address import Address
 from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.steps import ReduceSink, Step
 from tilewright.base.decision import Answer, No, Yes
@@ -34,10 +34,9 @@ def _reach(address: Address, size: int, lanes: int) -> Answer[int]:
     """How many elements go at once, and why not more; the runner-up is an instruction for each of them."""
     if address.uniform:
         return Yes(1, "one element for all lanes")
+    if (run := address.run(size)) is not None:
+        return Yes(run, f"{run} neighbours at a time: {lanes // run} for {lanes} elements, {lanes} one by one")
     if address.known is not None:
-        run = worthwhile_run(address.known, size)
-        if run is not None:
-            return Yes(run, f"{run} neighbours at a time: {lanes // run} for {lanes} elements, {lanes} one by one")
         return No(f"its {lanes} elements are no neighbours: {lanes} places, or vectors and shuffles")
     if address.step is not None:
         return No(f"the distance of its elements is a number of the launch: {lanes} places for {lanes} elements")

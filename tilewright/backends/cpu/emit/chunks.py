@@ -78,7 +78,7 @@ def for_each_chunk(
             ev.hoist(roots)
             ev.open(around, stack.enter_context(ev.f.loop(0, count, step, unroll=False)).index)
         ev.hoist(roots)
-        if masks is None or not masks.forms:
+        if masks is None or not masks.any:
             last(begin(), const(I64, extent))
         else:
             limit = masks.limit(extent, by)

@@ -182,13 +182,13 @@ class _GroupNest:
             return self._single(starts)
         self.ev.hoist(self.roots)
         flat = [v for start in starts for v in start]
-        limit = self.masks.limit(extent, chunk) if self.masks.forms else const(I64, extent)
+        limit = self.masks.limit(extent, chunk) if self.masks.any else const(I64, extent)
         first = self.chunking.first.get(dim, 0)
         limit = self.f.intrinsic("smax", limit, const(I64, first)) if first else limit
         with self.ev.knowing(self.masks.holds, self.masks.analysis):
             flat = self._unmasked(dim, limit, chunk, flat)
         self.prefetched = []
-        if self.masks.forms:
+        if self.masks.any:
             with self.ev.comparing(self.masks.by_lane):
                 flat = self._masked(dim, limit, extent, chunk, flat)
         return _regroup(flat, starts)
@@ -266,7 +266,7 @@ class _GroupNest:
 
     def _single(self, starts: list[list[V]]) -> list[list[V]]:
         """Just one chunk at the current place in the nest."""
-        if not self.masks.forms or self.masks.dim >= 0:
+        if not self.masks.any or self.masks.dim >= 0:
             return self._chunk(starts, None)
 
         def variant(holds: frozenset[tuple[SSAValue, Index]], analysis: AffineAnalysis | None) -> list[V]:

@@ -21,8 +21,8 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import Form, PointerForm, Poly, divisor_of
 from tilewright.analysis.constants import constant_elements
-from tilewright.analysis.index import CONST, Coord, Index
-from tilewright.backends.cpu.emit.address import Address, Offsets, neighbours, worthwhile_run
+from tilewright.analysis.index import CONST, LANE, Coord, Field, Index
+from tilewright.backends.cpu.emit.address import Address, Offsets, neighbours
 from tilewright.backends.cpu.emit.answers import tell_access, tell_scalar
 from tilewright.backends.cpu.emit.dummy_address import shared_condition
 from tilewright.backends.cpu.emit.scalarize import for_each_lane, gathers, scatters
@@ -124,8 +124,7 @@ def _address(ev: Values, key: object, base: V, form: Form) -> Address:
             address.offsets = _moved(address.offsets, lanes, step)
         else:
             wide, each = I64.vec(len(lanes)), ev.poly(stride)
-            step_of_lanes = each if lanes == tuple(range(len(lanes))) else None
-            _vary(ev, address, ev.f.mul(ev.f.splat(each, len(lanes)), const_vector(wide, list(lanes))), step_of_lanes)
+            _vary(ev, address, ev.f.mul(ev.f.splat(each, len(lanes)), const_vector(wide, list(lanes))), each, lanes)
     for value, at, scale in form.residual:
         offset = ev.f.mul(_widened(ev, value, at), _scaled(ev, scale, value, at))
         if offset.type.lanes:
@@ -152,8 +151,9 @@ def _scaled(ev: Values, scale: Poly, value: SSAValue, at: Index) -> V:
     return ev.f.splat(ev.poly(scale), ev.eval(value, at).type.lanes)
 
 
-def _vary(ev: Values, address: Address, offset: V, step: V | None = None) -> None:
-    address.step = step if address.varying is None else None
+def _vary(ev: Values, address: Address, offset: V, step: V | None = None, multiples: tuple[int, ...] = ()) -> None:
+    alone = address.varying is None
+    address.step, address.multiples = (step, multiples) if alone else (None, ())
     address.varying = offset if address.varying is None else ev.f.add(address.varying, offset)
 
 
@@ -212,12 +212,10 @@ def _read(ev: Values, t: T, address: Address, mask: V | None, other: V | None) -
         mask = None
     if address.uniform and (mask is None or not mask.type.lanes):
         return _read_scalar(ev, t, address.base, mask, other)
-    if address.known is not None:
-        run = worthwhile_run(address.known, size)
-        if run is not None:
-            return _read_runs(ev, t, address, run, mask, other)
-        if mask is None and (shuffled := _read_shuffled(ev, t, address)) is not None:
-            return shuffled
+    if (run := address.run(size)) is not None:
+        return _read_runs(ev, t, address, run, mask, other)
+    if address.known is not None and mask is None and (shuffled := _read_shuffled(ev, t, address)) is not None:
+        return shuffled
     if not gathers(f.isa, t, lanes):
         return _read_by_lane(ev, t, address, mask, other)
     vt = t.vec(lanes)
@@ -250,8 +248,8 @@ def _read_by_lane(ev: Values, t: T, address: Address, mask: V | None, other: V |
 
 def _by_lane(ev: Values, address: Address, values: list[V], body: Callable[[V, list[V]], V | None]) -> V | None:
     """`for_each_lane` with the address of the lane."""
-    f, step = ev.f, address.step
-    if step is not None and address.offsets is None and not address.base.type.lanes:
+    f, step = ev.f, address.even
+    if step is not None and not address.base.type.lanes:
         return for_each_lane(ev, values, lambda lane, rest: body(f.gep(address.base, f.mul(lane, step)), rest))
     pointers = lane_pointers(ev, address, ev.nest.lanes)
     return for_each_lane(ev, [pointers, *values], lambda _, scalars: body(scalars[0], scalars[1:]))
@@ -260,12 +258,11 @@ def _by_lane(ev: Values, address: Address, values: list[V], body: Callable[[V, l
 def _read_runs(ev: Values, t: T, address: Address, run: int, mask: V | None, other: V | None) -> V:
     """Vectors of `run` neighbours each."""
     f, lanes = ev.f, ev.nest.lanes
-    assert address.offsets is not None
     parts = []
     mask = None if mask is None else f.splat(mask, lanes)
     other = None if other is None else f.splat(other, lanes)
     for start in range(0, lanes, run):
-        pointer = f.gep(address.base, address.offsets[start])
+        pointer = _start(ev, address, start)
         if mask is None:
             parts.append(f.load(t.vec(run), pointer))
         else:
@@ -273,6 +270,17 @@ def _read_runs(ev: Values, t: T, address: Address, run: int, mask: V | None, oth
             pointer = _existing(ev, address, pointer)
             parts.append(f.masked_load(t.vec(run), pointer, f.slice(mask, start, run), 0, fill))
     return f.concat(parts)
+
+
+def _start(ev: Values, address: Address, lane: int) -> V:
+    """Where a lane is whose run has an instruction of its own."""
+    assert address.offsets is not None
+    base = (
+        address.base
+        if address.step is None
+        else ev.f.gep(address.base, ev.f.mul(address.step, address.multiples[lane]))
+    )
+    return ev.f.gep(base, address.offsets[lane])
 
 
 def _existing(ev: Values, address: Address, pointer: V) -> V:
@@ -325,17 +333,34 @@ def _side_of_pair(ev: Values, address: Address, offset: int, size: int) -> int |
 def load_tile(ev: Values, op: Operation, index: Index) -> V:
     """A `tt.load` at an index."""
     name = ir_name(element_type(op.results[0].type))
+    size = max(1, storage(name).bits // 8)
     address = address_of(ev, op.operands[0], index)
     mask = ev.eval(op.operands[1], index) if len(op.operands) > 1 else None
+    rows = address.rows(size)
+    if rows:  # read along the rows, then turned
+        index = _exchanged(index, rows.bit_length() - 1)
+        address = address_of(ev, op.operands[0], index)
+        mask = mask if mask is None or mask.const is not None else ev.eval(op.operands[1], index)
     other = ev.eval(op.operands[2], index) if len(op.operands) > 2 else None
     if mask is not None and mask.const is None:
         address.wanted = shared_condition(ev, op.operands[1], index)
-    tell_access(ev.decisions, op, address, max(1, storage(name).bits // 8), ev.nest.lanes)
+    tell_access(ev.decisions, op, address, size, ev.nest.lanes)
     with at_line_of(ev.f, op):
         if name != "i1":
-            return _read(ev, storage(name), address, mask, other)
-        byte = _read(ev, I8, address, mask, None if other is None else store_bool(ev.f, other))
-        return load_bool(ev.f, byte)
+            read = _read(ev, storage(name), address, mask, other)
+        else:
+            byte = _read(ev, I8, address, mask, None if other is None else store_bool(ev.f, other))
+            read = load_bool(ev.f, byte)
+        return ev.f.concat(ev.f.turned(ev.f.split(read, rows))) if rows and read.type.lanes else read
+
+
+def _exchanged(index: Index, bits: int) -> Index:
+    """An index whose lanes are the columns of a square of which they were the rows."""
+
+    def moved(field: Field) -> Field:
+        return field._replace(lo=(field.lo + bits) % (2 * bits)) if field.src == LANE else field
+
+    return tuple(tuple([moved(field) for field in coord]) for coord in index)
 
 
 def read_scratch(ev: Values, buffer: Buffer, index: Index, name: str) -> V:
@@ -410,20 +435,18 @@ def _write(ev: Values, value: V, address: Address, mask: V | None) -> None:
         return
     value = f.splat(value, lanes)
     size = max(1, value.type.bits // 8)
-    if address.known is not None:
-        run = worthwhile_run(address.known, size)
-        if run is not None:
-            for start in range(0, lanes, run):
-                pointer, part = f.gep(address.base, address.known[start]), f.slice(value, start, run)
-                if mask is None and ev.streaming and part.type.bytes % LINE == 0:
-                    f.store(part, pointer, LINE, f"!nontemporal {f.module.metadata('!{i32 1}')}")
-                    ev.streamed = True
-                elif mask is None:
-                    f.store(part, pointer)
-                else:
-                    f.masked_store(part, _existing(ev, address, pointer), f.slice(f.splat(mask, lanes), start, run))
-            return
-    if address.step is None or scatters(f.isa, value.type.scalar, lanes):
+    if (run := address.run(size)) is not None:
+        for start in range(0, lanes, run):
+            pointer, part = _start(ev, address, start), f.slice(value, start, run)
+            if mask is None and ev.streaming and part.type.bytes % LINE == 0:
+                f.store(part, pointer, LINE, f"!nontemporal {f.module.metadata('!{i32 1}')}")
+                ev.streamed = True
+            elif mask is None:
+                f.store(part, pointer)
+            else:
+                f.masked_store(part, _existing(ev, address, pointer), f.slice(f.splat(mask, lanes), start, run))
+        return
+    if address.even is None or scatters(f.isa, value.type.scalar, lanes):
         f.scatter(value, lane_pointers(ev, address, lanes), None if mask is None else f.splat(mask, lanes))
     else:
         _write_by_lane(ev, value, address, mask)
@@ -461,23 +484,7 @@ def write_scratch(ev: Values, buffer: Buffer, index: Index, value: V, name: str)
     """Write elements of type `name` to their place in scratch."""
     address = _address(ev, (buffer, index), _arena(ev, buffer), _scratch_form(buffer, index))
     value = store_bool(ev.f, value) if buffer.elem == "i1" else convert_element(ev, value, name, buffer.elem)
-    rows = _square(address, memory_bytes(buffer.elem)) if value.type.lanes else 0
-    if rows and (offsets := address.offsets):
-        value = ev.f.concat(ev.f.turned(ev.f.split(value, rows)))
-        address.offsets = tuple(offsets[row + rows * column] for row in range(rows) for column in range(rows))
     _write(ev, value, address, None)
-
-
-def _square(address: Address, size: int) -> int:
-    """Rows of a square of lanes, if each lane lies beside that of the same place in the row before; 0 otherwise."""
-    offsets = address.offsets
-    if address.varying is not None or address.base.type.lanes or offsets is None or len(offsets) < 16:
-        return 0
-    rows = math.isqrt(len(offsets))
-    if rows * rows != len(offsets) or offsets[1] - offsets[0] == size:
-        return 0
-    beside = (offsets[i] - offsets[i - rows] == size for i in range(rows, len(offsets)))
-    return rows if all(beside) else 0
 
 
 def scalar_load(ev: Values, op: Operation) -> V:

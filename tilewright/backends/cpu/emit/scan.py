@@ -110,7 +110,7 @@ class _Scan:
     def _row(self, extent: int, chunk: int, masks: Masks, streamed: int | None) -> None:
         """The loop along the axis, where masks hold without them: they hold from the first place on."""
         ev, f = self.ev, self.f
-        limit = masks.limit(extent, chunk) if masks.forms else const(I64, extent)
+        limit = masks.limit(extent, chunk) if masks.any else const(I64, extent)
         start = [self._start(storage(name)) for name in self.names]
         prefetched = [RowPrefetchEmitter(ev, row, self.chunking.index) for row in self.step.prefetched]
 
@@ -121,11 +121,11 @@ class _Scan:
 
         if self.reverse:
             behind = f.sub(extent, limit)
-            carried = self._loop(const(I64, 0), behind, extent, chunk, start) if masks.forms else start
+            carried = self._loop(const(I64, 0), behind, extent, chunk, start) if masks.any else start
             unmasked(behind, const(I64, extent), carried)
         else:
             carried = unmasked(const(I64, 0), limit, start)
-            if masks.forms:
+            if masks.any:
                 self._loop(limit, const(I64, extent), extent, chunk, carried)
 
     def _loop(

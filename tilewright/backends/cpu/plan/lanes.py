@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.affine import AffineAnalysis, Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import LANE, Coord, Field, Index, bits_of, identity, whole
@@ -76,7 +76,7 @@ def chunk_pieces(
     """
     votes, widest = survey(step, placed, analysis)
     dim, native = vector_dim(step.shape, votes), max(1, isa.vector_bytes // 4)
-    if square := _square(step, dim, isa):
+    if square := square_lanes(step, isa, placed, analysis):
         return [_nest(step.shape, square, step.axis)]
     whole = chunk_group(step, isa, placed, analysis)
     extent = step.shape[dim] if dim >= 0 else 0
@@ -100,21 +100,78 @@ def _goes_in_pieces(sink: Sink) -> bool:
     return isinstance(sink, _PLAIN) or (isinstance(sink, ReduceSink) and len(sink.op.results) == 1)
 
 
-def _square(step: Step, dim: int, isa: CpuFeatures) -> dict[int, tuple[int, int]]:
-    """Lanes over two dims, where loads along `dim` are kept along another: as many rows as a native vector has lanes.
+def square_lanes(
+    step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
+) -> dict[int, tuple[int, int]]:
+    """Lanes over two dims, where what is loaded along one of them is stored or kept along the other.
 
-    Each row is one load, the rows are turned in registers (`memory.write_scratch`), and each column is one store.
+    As many rows as a native vector has lanes: each row is one load, the rows are turned in registers
+    (`memory.load_tile`), and each column is one store.
     """
-    ways = {_fastest(sink) for sink in step.sinks}
-    loads = all(
-        isinstance(sink, MaterializeSink) and isinstance(defining_op(sink.roots[0]), LoadOp) for sink in step.sinks
-    )
-    if not loads or len(ways) != 1 or (other := ways.pop()) in (dim, -1):
+    if not all(isinstance(sink, StoreSink | MaterializeSink) for sink in step.sinks):
         return {}
-    bits = min(isa.native_lanes(max(32, bit_width(element_type(sink.roots[0].type)))) for sink in step.sinks)
+    ways = {_written_along(sink, analysis) for sink in step.sinks}
+    dim = ways.pop()
+    if ways or dim < 0:
+        return {}
+    loads = list(crosswise_loads(step, dim, placed, analysis))
+    if len({other for _, other in loads}) != 1 or not _in_rows(step, dim, loads[0][1], placed, analysis):
+        return {}
+    other = loads[0][1]
+    values = [
+        *(load for load, _ in loads),
+        *(sink.roots[0] for sink in step.sinks if isinstance(sink, MaterializeSink)),
+    ]
+    bits = min(isa.native_lanes(max(32, bit_width(element_type(value.type)))) for value in values)
     count = bits.bit_length() - 1
     fits = count >= 2 and not any(step.shape[d] % (1 << count) for d in (dim, other))
     return {dim: (0, count), other: (count, count)} if fits else {}
+
+
+def _in_rows(step: Step, dim: int, other: int, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> bool:
+    """Whether every address of a group is that of rows along one of two dims, or known for all lanes of both."""
+    for pointer, index in _wanted([root for root, _ in step.roots()], step.shape, placed, analysis):
+        if not _is_address(pointer, placed):
+            continue
+        form, size = analysis.pointer(pointer, index), Poly.of(pointee_bytes(pointer.type))
+        strides = [form.offset.coords.get(whole(d, step.shape[d])) for d in (dim, other)]
+        if (
+            form.base is None
+            or form.offset.residual
+            or (any(s and s.constant is None for s in strides) and size not in strides)
+        ):
+            return False
+    return True
+
+
+def crosswise_loads(
+    step: Step, dim: int, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
+) -> Iterator[tuple[SSAValue, int]]:
+    """The loads of a group whose neighbours in memory lie along another dim than `dim`, with that dim."""
+    for value, index in _wanted([root for root, _ in step.roots()], step.shape, placed, analysis):
+        op = defining_op(value)
+        if isinstance(op, LoadOp) and value not in placed:
+            other = _crosswise(*operand_indices(value, index)[0], step.shape, dim, analysis)
+            if other >= 0:
+                yield value, other
+
+
+def _crosswise(pointer: SSAValue, index: Index, shape: tuple[int, ...], dim: int, analysis: AffineAnalysis) -> int:
+    """The dim along which neighbours in memory lie, if it is another than `dim`; -1 if there is none."""
+    coords, size = analysis.pointer(pointer, index).offset.coords, Poly.of(pointee_bytes(pointer.type))
+    strides = {d: coords.get(whole(d, n)) for d, n in enumerate(shape) if n > 1}
+    if strides.get(dim) in (None, size):
+        return -1
+    return next((d for d, s in strides.items() if s == size and shape[d] >= tuning.STAGED_RUN), -1)
+
+
+def _written_along(sink: Sink, analysis: AffineAnalysis) -> int:
+    """The dim along which a store or materialization writes neighbours; -1 if it does not."""
+    if isinstance(sink, MaterializeSink):
+        return _fastest(sink)
+    coords = analysis.pointer(sink.roots[0], identity(sink.shape)).offset.coords
+    size = Poly.of(pointee_bytes(sink.roots[0].type))
+    return next((d for d, n in enumerate(sink.shape) if n > 1 and coords.get(whole(d, n)) == size), -1)
 
 
 def chunk_group(

@@ -12,13 +12,12 @@ import math
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import Poly
 from tilewright.analysis.bounds import are_bounds
 from tilewright.analysis.elements import operand_indices
-from tilewright.analysis.index import Index, identity, whole
+from tilewright.analysis.index import Index, identity
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import FunctionContext
-from tilewright.backends.cpu.plan.lanes import survey, vector_dim
+from tilewright.backends.cpu.plan.lanes import crosswise_loads, square_lanes, survey, vector_dim
 from tilewright.backends.cpu.plan.steps import (
     Buffer,
     DotStep,
@@ -31,12 +30,11 @@ from tilewright.backends.cpu.plan.steps import (
 )
 from tilewright.backends.cpu.plan.subjects import MATERIALIZED
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.types import element_type, i1, pointee_bytes, shape_of
+from tilewright.ir.types import element_type, i1, shape_of
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.gather import GatherOp
-from tilewright.ops.memory import LoadOp
 
 _PLAIN = (StoreSink, MaterializeSink, ReduceSink, ScanSink)
 
@@ -105,37 +103,20 @@ class _Sharing:
         """Spill a load whose neighbours in memory lie along another dim than the group's lanes; True if there was one.
 
         The materialization reads whole vectors; picking from scratch, in the first cache, replaces picking from memory.
+        A group that does little else turns them in its own registers, where there are enough for squares of vectors.
         """
         shape = step.shape
         if len(shape) < 2 or math.prod(shape) < tuning.STAGED_ELEMENTS:
             return False
-        with self.context.computing(step):
-            votes, _ = survey(step, self.demands.placed, self.context.analysis)
+        context, placed = self.context, self.demands.placed
+        with context.computing(step):
+            cost = sum(self.demands.cost(root) for root, _ in step.roots() if is_tile(root))
+            if cost <= tuning.SQUARE_COST and square_lanes(step, context.isa, placed, context.analysis):
+                return False
+            votes, _ = survey(step, placed, context.analysis)
             dim = vector_dim(shape, votes)
-            found = [
-                load
-                for root, space in step.roots()
-                if is_tile(root)
-                for load, index in self.demands.walk(root, identity(space))
-                if self._is_crosswise(load, index, shape, dim)
-            ]
-        found = [load for load in found if load not in self.demands.placed]
-        return any(self._keep_before(load, step) is _Kept.BEFORE for load in found[:1])
-
-    def _is_crosswise(self, value: SSAValue, index: Index, shape: tuple[int, ...], dim: int) -> bool:
-        op = defining_op(value)
-        if not isinstance(op, LoadOp) or value in self.demands.placed or dim < 0:
-            return False
-        pointer, at = operand_indices(value, index)[0]
-        form = self.context.analysis.pointer(pointer, at)
-        size = Poly.of(pointee_bytes(pointer.type))
-        strides = {d: form.offset.coords.get(whole(d, n)) for d, n in enumerate(shape) if n > 1}
-        along = strides.get(dim)
-        return (
-            along is not None
-            and along != size
-            and any(s == size and shape[d] >= tuning.STAGED_RUN for d, s in strides.items())
-        )
+            loads = next(crosswise_loads(step, dim, placed, context.analysis), None) if dim >= 0 else None
+        return loads is not None and self._keep_before(loads[0], step) is _Kept.BEFORE
 
     def _walk(self, step: Step, root: SSAValue, index: Index, shape: tuple[int, ...]) -> bool:
         """Look at everything that `root` at `index` makes `step` compute; False when the step must be visited anew."""
