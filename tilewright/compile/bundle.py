@@ -29,6 +29,7 @@ from tilewright.base.version import __version__
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.programs import Program, from_rows, to_rows
+from tilewright.compile.signature_texts import signature_texts
 from tilewright.compile.specialize import Param
 from tilewright.devices.registry import BACKENDS, backend_of
 
@@ -187,7 +188,7 @@ def _of_variant(kernel: CompiledKernel) -> dict[str, Any]:
     if target.backend == "cpu" and not target.triple:
         target = replace(target, triple=host().triple)
     plain = {name: value for name, value in kernel.metadata.items() if name not in _NOT_KEPT and _is_plain(value)}
-    shown = ", ".join(f"{name}: {kind}" for name, kind in kernel.specialization.signature_texts.items())
+    shown = ", ".join(f"{name}: {kind}" for name, kind in signature_texts(kernel.specialization).items())
     return {
         "target": asdict(target),
         "specialization": kernel.specialization.text(),

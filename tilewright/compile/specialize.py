@@ -436,15 +436,6 @@ class Specialization:
         return dict(zip(self.names, self.types, strict=True))
 
     @property
-    def signature_texts(self) -> dict[str, str]:
-        """Type by parameter name, as people read it: `"*fp32"`, `"(i32, *fp16)"`, `"tensordesc<fp32[16, 64]>"`."""
-        constants = self.constants
-        return {
-            name: _shown(kind, (at,), constants)
-            for at, (name, kind) in enumerate(zip(self.names, self.types, strict=True))
-        }
-
-    @property
     def constants(self) -> dict[Path, Any]:
         """Value of each compile-time constant by path."""
         return {path: key for _, path, kind, key in self.leaves() if kind == CONSTEXPR}
@@ -487,16 +478,6 @@ class Specialization:
     def functions(self) -> list[BlockFunction]:
         """The block functions among the constants."""
         return [value for value in self.constants.values() if isinstance(value, BlockFunction)]
-
-
-def _shown(kind: SlotType, path: Path, constants: Mapping[Path, Any]) -> str:
-    """A type in words; the sizes of a descriptor's block are constants."""
-    if isinstance(kind, str):
-        return kind
-    if isinstance(kind, tensor_descriptor):
-        sizes = ", ".join(str(constants[(*path, 3, at)]) for at in range(len(kind.block_shape)))
-        return f"tensordesc<{kind.base.removeprefix('*')}[{sizes}]>"
-    return f"({', '.join(_shown(part, (*path, at), constants) for at, part in enumerate(kind))})"
 
 
 def _settled(kind: SlotType, key: Key) -> Key:

@@ -16,6 +16,7 @@ from tilewright.compile.bundle import BundledVariant, Contents, read_bundle
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.loading import load_code
 from tilewright.compile.metadata import Metadata
+from tilewright.compile.signature_texts import signature_texts
 from tilewright.compile.specialize import Param
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import driver, target_at
@@ -75,7 +76,7 @@ class BundledKernel(KernelInterface[Any]):
         text = call.specialization.text()
         fitting = [variant for variant in self._variants if variant.specialization == text and _fits(variant, call)]
         if not fitting:
-            asked = ", ".join(f"{name}: {kind}" for name, kind in call.specialization.signature_texts.items())
+            asked = ", ".join(f"{name}: {kind}" for name, kind in signature_texts(call.specialization).items())
             raise NotCompiledError(
                 f"{self.name}: the bundle has no variant for {asked} with these constants, alignments and options",
                 hint="it has " + "; ".join(self.variants()),

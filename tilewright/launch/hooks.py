@@ -14,6 +14,7 @@ from tilewright.base.target import Target
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.request import Request
 from tilewright.compile.serialized import serialize
+from tilewright.compile.signature_texts import signature_texts
 from tilewright.devices.registry import USUAL, gpu
 
 
@@ -57,7 +58,7 @@ def tell_compiled(fn: BlockFunction, request: Request, warmup: bool, from_disk: 
 
 def _compile_facts(fn: BlockFunction, request: Request, warmup: bool) -> dict[str, Any]:
     specialization, options = request.specialization, {**USUAL, **asdict(request.options)}
-    signature = specialization.signature_texts
+    signature = signature_texts(specialization)
     key = f"{specialization.text()},{request.options.key()}"
     arguments = ", ".join(f"{name}: {kind}" for name, kind in signature.items())
     compile_info = {
