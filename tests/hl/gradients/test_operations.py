@@ -60,7 +60,8 @@ def test_the_gradient_is_right_or_refused(case, layout):
         KERNELS[layout]([case.function], [out], mine[0], mine[1:])
     except hl.exc.NotDifferentiable as error:
         assert error.location is not None
-        assert str(case) in REFUSED or layout == "tiles", error
+        cut = "has no gradient in PyTorch" in error.message and not any(one.any() for one in theirs)
+        assert cut or str(case) in REFUSED or layout == "tiles", error
         return
     if not out.requires_grad:
         assert not any(one.any() for one in theirs)
