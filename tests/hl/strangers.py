@@ -55,7 +55,7 @@ def agree(
     """
     for static in (True, False) if Length.open_sizes and dyn else (True,):
         kernel = hl.kernel(function, static_shapes=static)
-        for args in sets:
+        for args in map(_copied, sets):
             want = expected(*_copied(args))
             bound = kernel.bind(args)
             runs: list[Callable[..., Any]] = [kernel]
@@ -72,8 +72,8 @@ def agree(
 _MODES = hl.RefMode.TILED, hl.RefMode.EAGER
 
 
-def _copied(args: tuple[Any, ...]) -> list[Any]:
-    return [arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args]
+def _copied(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args)
 
 
 def main() -> None:

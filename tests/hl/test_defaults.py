@@ -279,3 +279,18 @@ def test_tiles_have_room_for_blocks_of_inner_loops(monkeypatch):
     for static in (True, False):
         bound = hl.kernel(summed_in_blocks, static_shapes=static).bind((torch.empty(1 << 16, 1024),))
         assert bound.config_spec.default_config()["block_sizes"] == [16]
+
+
+def test_tiles_beside_a_block_size_of_the_program_are_smaller():
+    def least(x):
+        out = torch.empty_like(x)
+        for i, j in hl.tile(x.size(), block_size=[None, 64]):
+            out[i, j] = hl.associative_scan(torch.minimum, x[i, j], 1, reverse=True)
+        return out
+
+    x = torch.randn(9, 37)
+    for static in (True, False):
+        kernel = hl.kernel(least, static_shapes=static)
+        assert torch.equal(kernel(x), x.flip(1).cummin(1).values.flip(1))
+        (rows,) = kernel.bind((x,)).default_config()["block_sizes"]
+        assert rows * 64 <= 1 << 17  # as many elements as where the program gives none

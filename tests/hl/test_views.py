@@ -75,3 +75,55 @@ def test_integers_are_constants_where_pytorch_must_know_them():
         torch.testing.assert_close(normed_groups(x, groups), torch.nn.functional.group_norm(x, groups))
     with pytest.raises(RuntimeError, match="is invalid for input of size 180"):
         normed_groups(x, 7)
+
+
+def halves_stored(x):
+    out = x.new_empty([x.size(0), x.size(1) * 2])
+    for t in hl.tile(x.size(0)):
+        value = x[t, :]
+        out[t, :] = value[:, None, :].expand(value.size(0), 2, x.size(1)).reshape(value.size(0), 2 * x.size(1))
+    return out
+
+
+def halves_added(x):
+    twice, out = x.repeat(1, 2), torch.zeros_like(x)
+    for t in hl.tile(x.size(0)):
+        value = twice[t, :]
+        hl.atomic_add(out, [t, slice(None)], value.reshape(value.size(0), 2, x.size(1)).sum(1))
+    return out
+
+
+def pairs_stored(x):
+    out = x.new_empty([x.size(0), x.size(1) * 2])
+    for t in hl.tile(x.size(0)):
+        pair = hl.join(x[t, :], -x[t, :])
+        out[t, :] = pair.reshape(pair.size(0), 2 * x.size(1))
+    return out
+
+
+def positions_in_halves(x):
+    out = torch.empty([x.size(0)], dtype=torch.int64)
+    for t in hl.tile(x.size(0)):
+        value = torch.cat([-x[t, :], x[t, :]], 1).view(x[t, :].size(0), 2, x.size(1))
+        out[t] = value.flatten(1).argmax(1)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("function", "expected", "is_open"),
+    [
+        (halves_stored, lambda x: x.repeat(1, 2), False),
+        (halves_added, lambda x: 2 * x, False),
+        (pairs_stored, lambda x: torch.stack([x, -x], -1).flatten(1), True),
+        (positions_in_halves, lambda x: torch.cat([-x, x], 1).argmax(1), False),
+    ],
+    ids=lambda given: getattr(given, "__name__", ""),
+)
+def test_open_sizes_that_are_merged(function, expected, is_open):
+    """An open size has a power of two of lanes: where a reshape would move elements among them it is a constant."""
+    kernel = hl.kernel(function, static_shapes=False)
+    for rows, columns in ((3, 13), (9, 13), (5, 16), (5, 6)):
+        x = torch.randn(rows, columns)
+        torch.testing.assert_close(kernel(x), expected(x))
+    bindings = {id(kernel.bind((torch.randn(3, columns),))) for columns in (6, 13)}
+    assert len(bindings) == (1 if is_open else 2)

@@ -178,7 +178,7 @@ def _merged_mask(kernel: Kernel, parts: Parts | None) -> str:
             if part.atom is not None:
                 texts.append(_mask_of(kernel, parts, at, atom))
             else:
-                valid = f"{kernel.valid(kernel.axis(atom))} * {part.static}"
+                valid = f"{kernel.count(atom)} * {part.static}"
                 texts.append(placed(f"({kernel.index(part)} < {valid})", at, 1, len(parts)))
     if len(parts) == 1:
         return texts[0]

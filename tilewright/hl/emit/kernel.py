@@ -186,6 +186,10 @@ class Kernel:
         """The axis whose block size `atom` is."""
         return self.current[atom]
 
+    def count(self, atom: Atom) -> str:
+        """How many lanes are valid: of a tile, or of an extent that a tile spans whole."""
+        return self._atom(atom) if atom.kind in ("host", "whole") else self.valid(self.axis(atom))
+
     def index(self, key: Any) -> str:
         """The name of a vector of indices, marked as used; `key` is the number of an axis or a dimension."""
         if isinstance(key, Dim) and key not in self.indices:
@@ -205,7 +209,7 @@ class Kernel:
             dim = Dim(1, (atom,))
             index = self.index(dim)
             name = self.masks[atom] = self.names.new(f"mask_{atom.key}")
-            self.head.append(f"{name} = {index} < {self._atom(atom)}")
+            self.head.append(f"{name} = {index} < {self.count(atom)}")
         self.wanted.add(("mask", atom))
         return self.masks[atom]
 

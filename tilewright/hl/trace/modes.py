@@ -24,6 +24,7 @@ from tilewright.hl.trace.arguments import strides_of
 from tilewright.hl.trace.carried import tensors
 from tilewright.hl.trace.extents import extent as extent_of
 from tilewright.hl.trace.indexing import load, store
+from tilewright.hl.trace.merges import check_reshape
 from tilewright.hl.trace.numbers import check_held, number, recognized
 from tilewright.hl.trace.parts import assign_part, part
 from tilewright.hl.trace.state import Trace, memory_of, place_of, raw_shape
@@ -31,6 +32,7 @@ from tilewright.hl.trace.tiles import Tile
 from tilewright.hl.trace.whole import COMPOSITES, record_whole
 
 Handler = Callable[..., Any]
+_RESHAPES = frozenset(("view", "_unsafe_view", "_reshape_alias", "flatten", "unflatten", "view_as"))
 _ALIASES = frozenset(("detach", "alias", "lift_fresh", "contiguous", "clone", "lift"))
 
 
@@ -380,6 +382,8 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         if trace.numbers:
             check_held(name, [args, kwargs], [held, named])
         out = _sampled(function, args, kwargs)
+        if name in _RESHAPES:
+            check_reshape(trace, raw_shape(args[0]), raw_shape(out))
         if trace.whole:
             return record_whole(trace, function, name, args, kwargs, out)
         return trace.record(name, held, out, named, row.compute_type(args, out))
