@@ -45,6 +45,11 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "Known limits": (
         (
+            "`make_fx` and transforms of `torch.func` without `import tilewright.torch`: the launch is made while the "
+            "program is traced, and its graph lacks it",
+            "PyTorch has loaded what traces by itself, so that nothing tells us; write the import (docs/torch.md)",
+        ),
+        (
             "CUDA: rows of a block are shared by a cluster only beside loads, stores, arithmetic and reductions",
             "scans, atomics, prints, products and tiles that loops carry have no form for clusters; `explain` names "
             "what stands in the way",
