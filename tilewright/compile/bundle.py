@@ -29,8 +29,8 @@ from tilewright.base.version import __version__
 from tilewright.compile.function import KernelFunction
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.programs import Program, from_rows, to_rows
-from tilewright.compile.signature_texts import signature_texts
 from tilewright.compile.specialize import Param
+from tilewright.compile.variants import signature_texts
 from tilewright.devices.registry import BACKENDS, backend_of
 
 _KEY = "tilewright bundle 1"

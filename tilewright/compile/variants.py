@@ -1,4 +1,4 @@
-"""Why a variant of a kernel was compiled: what in it differs from those that were there."""
+"""Variants of a kernel in words: the types of its arguments, and what in one differs from those that were there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from tilewright.base.options import Options
 from tilewright.base.target import Target
 from tilewright.compile.kernel import CompiledKernel
-from tilewright.compile.specialize import CONSTEXPR, DIVISIBLE, Specialization
+from tilewright.compile.specialize import CONSTEXPR, DIVISIBLE, Path, SlotType, Specialization
+from tilewright.ops.tensor_descriptor import tensor_descriptor
 
 VariantKey = tuple[Specialization, Options, Target]
 
@@ -67,3 +68,19 @@ def _arguments(specialization: Specialization) -> Iterator[tuple[str, str]]:
             yield place, f"constant {key!r}"
         else:
             yield place, f"{kind}{', divisible by 16' if key == DIVISIBLE else ''}"
+
+
+def signature_texts(specialization: Specialization) -> dict[str, str]:
+    """Type by parameter name: `"*fp32"`, `"(i32, *fp16)"`, `"tensordesc<fp32[16, 64]>"`."""
+    named = enumerate(specialization.signature.items())
+    return {name: _shown(kind, (at,), specialization.constants) for at, (name, kind) in named}
+
+
+def _shown(kind: SlotType, path: Path, constants: Mapping[Path, Any]) -> str:
+    """A type in words; the sizes of a descriptor's block are constants."""
+    if isinstance(kind, str):
+        return kind
+    if isinstance(kind, tensor_descriptor):
+        sizes = ", ".join(str(constants[(*path, 3, at)]) for at in range(len(kind.block_shape)))
+        return f"tensordesc<{kind.base.removeprefix('*')}[{sizes}]>"
+    return f"({', '.join(_shown(part, (*path, at), constants) for at, part in enumerate(kind))})"

@@ -16,8 +16,8 @@ from tilewright.compile.bundle import BundledVariant, Contents, read_bundle
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.loading import load_code
 from tilewright.compile.metadata import Metadata
-from tilewright.compile.signature_texts import signature_texts
 from tilewright.compile.specialize import Param
+from tilewright.compile.variants import signature_texts
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import driver, target_at
 from tilewright.devices.registry import backend_of

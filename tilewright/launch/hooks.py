@@ -14,7 +14,7 @@ from tilewright.base.target import Target
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.request import Request
 from tilewright.compile.serialized import serialize
-from tilewright.compile.signature_texts import signature_texts
+from tilewright.compile.variants import signature_texts
 from tilewright.devices.registry import USUAL, gpu
 
 

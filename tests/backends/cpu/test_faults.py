@@ -186,6 +186,9 @@ def ways(x, far, n, WAY: tl.constexpr):
     if WAY == "looped":
         for j in range(n):
             a += tl.load(x + j * far + i)  # looped
+    if WAY == "summed":
+        rows = tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]
+        b += tl.sum(tl.sum(tl.load(x + far + rows), 0), 0)  # summed
     tl.store(x + i, a + b)
     if WAY == "stored":
         tl.store(x + far + i, a * b)  # stored
@@ -200,7 +203,7 @@ for way in sys.argv[1:]:
         os._exit(0)
     assert os.waitpid(child, 0)[1] in SIGNALS
 """
-KINDS = ["masked", "scalar", "gathered", "helper", "product", "atomic", "looped", "stored"]
+KINDS = ["masked", "scalar", "gathered", "helper", "product", "atomic", "looped", "summed", "stored"]
 
 
 @pytest.mark.parametrize("outside", [False, pytest.param(True, marks=ON_X86)])

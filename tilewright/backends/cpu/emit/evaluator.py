@@ -19,7 +19,7 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices, side_bit
 from tilewright.analysis.index import Index
 from tilewright.backends.cpu.emit import memory
-from tilewright.backends.cpu.emit.source_lines import at_line_of
+from tilewright.backends.cpu.emit.source_lines import at_line_of, loaded_by
 from tilewright.backends.cpu.emit.values import Values
 from tilewright.backends.cpu.plan.reciprocal import LARGEST, DivideByRowOp
 from tilewright.backends.cpu.plan.recompute import cast_name, table_name
@@ -166,7 +166,7 @@ class Evaluator(Values):
         args = [self.eval(operand, at) for operand, at in operand_indices(value, index)]
         if is_view(op):
             return args[0]
-        with at_line_of(self.f, _loaded(op)):
+        with at_line_of(self.f, loaded_by(op)):
             return self.apply(op, args)
 
     def apply(self, op: Operation, args: list[V]) -> V:
@@ -246,17 +246,6 @@ def _wanted(ev: Evaluator, at: tuple[SSAValue, Index]) -> list[tuple[SSAValue, I
         return []
     wanted = operand_indices(value, index)
     return [(v, i) for v, i in wanted if is_tile(v) and not isinstance(element_type(v.type), TilePointerType)]
-
-
-def _loaded(op: Operation) -> Operation | None:
-    """The load that an operation takes an operand from: the instruction may read memory itself."""
-    for operand in reversed(op.operands):
-        source = defining_op(operand)
-        while source is not None and is_view(source):
-            source = defining_op(source.operands[0])
-        if isinstance(source, LoadOp):
-            return source
-    return None
 
 
 class _Remembered:

@@ -31,6 +31,7 @@ from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.nontemporal import past_caches, plan_streaming
 from tilewright.backends.cpu.emit.prefetch_rows import RowPrefetchEmitter
 from tilewright.backends.cpu.emit.reduce import Reduction
+from tilewright.backends.cpu.emit.source_lines import at_line_of, loaded_by
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.direct_epilogue_store import DirectStore
 from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, make_chunking, vectorised
@@ -327,9 +328,10 @@ class _GroupNest:
             given = values.get(number)
             if isinstance(sink, ReduceSink):
                 k = len(accumulated)
-                accumulated.append(
-                    carried[k] if given is None else self.reductions[k].step(carried[k], given, position)
-                )
+                with at_line_of(ev.f, loaded_by(sink.op)):
+                    accumulated.append(
+                        carried[k] if given is None else self.reductions[k].step(carried[k], given, position)
+                    )
             elif given is not None and isinstance(sink, StoreSink):
                 memory.store_tile(ev, sink, index, given)
             elif given is not None:

@@ -337,8 +337,9 @@ def load_tile(ev: Values, op: Operation, index: Index) -> V:
     address = address_of(ev, op.operands[0], index)
     mask = ev.eval(op.operands[1], index) if len(op.operands) > 1 else None
     rows = address.rows(size)
-    if rows:  # read along the rows, then turned
-        index = _exchanged(index, rows.bit_length() - 1)
+    turned = _exchanged(index, rows.bit_length() - 1) if rows else None
+    if turned is not None:  # read along the rows, then turned
+        index = turned
         address = address_of(ev, op.operands[0], index)
         mask = mask if mask is None or mask.const is not None else ev.eval(op.operands[1], index)
     other = ev.eval(op.operands[2], index) if len(op.operands) > 2 else None
@@ -351,15 +352,18 @@ def load_tile(ev: Values, op: Operation, index: Index) -> V:
         else:
             byte = _read(ev, I8, address, mask, None if other is None else store_bool(ev.f, other))
             read = load_bool(ev.f, byte)
-        return ev.f.concat(ev.f.turned(ev.f.split(read, rows))) if rows and read.type.lanes else read
+        return ev.f.concat(ev.f.turned(ev.f.split(read, rows))) if turned is not None and read.type.lanes else read
 
 
-def _exchanged(index: Index, bits: int) -> Index:
-    """An index whose lanes are the columns of a square of which they were the rows."""
+def _exchanged(index: Index, bits: int) -> Index | None:
+    """An index whose lanes are the columns of a square of which they were the rows; None if a coordinate takes bits of
+    a lane's number from both."""
 
     def moved(field: Field) -> Field:
         return field._replace(lo=(field.lo + bits) % (2 * bits)) if field.src == LANE else field
 
+    if any(field.src == LANE and field.lo < bits < field.lo + field.width for coord in index for field in coord):
+        return None
     return tuple(tuple([moved(field) for field in coord]) for coord in index)
 
 

@@ -11,6 +11,9 @@ from xdsl.ir import Operation
 
 from tilewright.backends.llvm.module import Function
 from tilewright.ir.op import location_of
+from tilewright.ir.traits import is_view
+from tilewright.ir.values import defining_op
+from tilewright.ops.memory import LoadOp
 
 
 def begin(f: Function, function: Operation) -> str:
@@ -30,3 +33,14 @@ def at_line_of(f: Function, op: Operation | None) -> AbstractContextManager[None
     while place is not None and place.file != f.file:
         place = place.caller
     return f.located(0 if place is None else place.line)
+
+
+def loaded_by(op: Operation) -> Operation | None:
+    """The load that an operation takes an operand from: the instruction may read memory itself."""
+    for operand in reversed(op.operands):
+        source = defining_op(operand)
+        while source is not None and is_view(source):
+            source = defining_op(source.operands[0])
+        if isinstance(source, LoadOp):
+            return source
+    return None
