@@ -275,3 +275,43 @@ def test_others_stay_as_they_are(kernel):
     expected = 4 * (x[:, :BN] ** 2).sum(1) if kernel is written else (x * x).sum(1)
     np.testing.assert_allclose(out, expected, rtol=1e-4)
     assert not any(d.taken for d in found)
+
+
+@tilewright.jit
+def selected_by_rows(x, y, out, N, HOW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    acc = tl.zeros((BM,), tl.float32)
+    for start in range(0, min(N, tl.program_id(0) * BM + BM), BN):
+        n = start + tl.arange(0, BN)
+        a, b = tl.load(x + n)[None, :], tl.load(y + m[:, None] * N + n)
+        seen = n[None, :] <= m[:, None]
+        if HOW == "alone":
+            acc += tl.sum(tl.where(seen, a, 0.0) + tl.zeros((BM, BN), tl.float32), 1)
+        elif HOW == "product":
+            acc += tl.sum(tl.where(seen, a * b, 0.0), 1)
+        elif HOW == "difference":
+            acc += tl.sum(tl.where(seen, a - b, 0.0), 1)
+        elif HOW == "exponential":
+            acc += tl.sum(tl.where(seen, tl.exp(a - b), 0.0), 1)
+        else:
+            acc = tl.maximum(acc, tl.max(tl.where(seen, a, -float("inf")) + tl.zeros((BM, BN), tl.float32), 1))
+    tl.store(out + m, acc)
+
+
+@pytest.mark.parametrize("how", ["alone", "product", "difference", "exponential", "maximum"])
+def test_conditions_of_rows_and_columns_mask_what_all_rows_share(how):
+    """As a causal mask does: an element that is loaded once for all rows counts in some of them."""
+    N = 128
+    rng = np.random.default_rng(0)
+    x, y, out = rng.standard_normal(N, np.float32), rng.standard_normal((N, N), np.float32), np.zeros(N, np.float32)
+    selected_by_rows[(N // 32,)](x, y, out, N, HOW=how, BM=32, BN=32)
+    seen = np.tri(N, dtype=bool)
+    made = {
+        "alone": x + 0 * y,
+        "product": x * y,
+        "difference": x - y,
+        "exponential": np.exp(x - y),
+        "maximum": x + 0 * y,
+    }
+    expected = np.where(seen, made[how], -np.inf).max(1, initial=0) if how == "maximum" else (made[how] * seen).sum(1)
+    np.testing.assert_allclose(out, expected, rtol=2e-4, atol=2e-4)

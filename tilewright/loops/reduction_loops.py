@@ -255,8 +255,10 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
             return No("its factors are no rows and columns", found.root)
     if size > 1 and len({matrix.shape[0] for matrix in matrices}) > 1 and not parts:
         return No("several rows share what it loads", found.root)
-    known = list(matrices)
-    if _nothing(found, value) == _SOME:
+    known, apart = list(matrices), _is_masked_apart(found, value, term, matrices)
+    if apart and len(found.places) == 2:
+        return No("a condition of rows and columns together is that of no factor", found.root)
+    if apart:
         known.append(_matrix(found, matrices[0].load, value.leaves[0].load, term, Poly.atom(r), whole=True))
     for matrix in known:
         no = matrix.find(scalars)
@@ -274,6 +276,13 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
     mask = None if blocks is not None and not term.condition.parts else known[len(matrices) :]
     normal = _Normal(found, value, parts, matrices, mask[0] if mask else None, r.extent, extent, blocks, width)
     return Yes(normal)
+
+
+def _is_masked_apart(found: Reduction, value: Computed, term: Term, matrices: Sequence[Matrix]) -> bool:
+    """Whether elements are selected after they are computed: masks of what is loaded do not leave out all others."""
+    nothing, held = _nothing(found, value), [frozenset(matrix.conditions) for matrix in matrices]
+    by_loads = frozenset[Node]().union(*held) if nothing == _FACTORS else frozenset.intersection(*held)
+    return nothing == _SOME or not term.condition.parts <= by_loads
 
 
 def _factors(raising: Raising, found: Reduction, value: Computed) -> list[Computed]:
