@@ -420,22 +420,22 @@ def test_einsum_inside():
     agree(k, lambda a, b: a @ b, (torch.randn(20, 33), torch.randn(33, 11)))
 
 
+def product(x, y):
+    m, kk = x.size()
+    n = y.size(1)
+    out = torch.empty([m, n], device=x.device)
+    for i, j in hl.tile([m, n]):
+        acc = hl.zeros([i, j])
+        for t in hl.tile(kk):
+            acc = torch.addmm(acc, x[i, t], y[t, j])
+        out[i, j] = acc
+    return out
+
+
 def test_swizzled_persistent():
-
-    def k(x, y):
-        m, kk = x.size()
-        n = y.size(1)
-        out = torch.empty([m, n], device=x.device)
-        for i, j in hl.tile([m, n]):
-            acc = hl.zeros([i, j])
-            for t in hl.tile(kk):
-                acc = torch.addmm(acc, x[i, t], y[t, j])
-            out[i, j] = acc
-        return out
-
     for pid in ("persistent_blocked", "persistent_interleaved", "flat", "xyz"):
         agree(
-            k,
+            product,
             lambda x, y: x @ y,
             (torch.randn(70, 33), torch.randn(33, 65)),
             dyn=False,
@@ -464,8 +464,7 @@ def test_two_kernels_pipeline_views():
 
 
 def test_config_from_helion_paste():
-
-    @hl.kernel(
+    decorated = hl.kernel(
         config=hl.Config(
             block_sizes=[16, 16, 16],
             flatten_loops=[False],
@@ -485,16 +484,6 @@ def test_config_from_helion_paste():
             maxnreg=128,
         )
     )
-    def k(x, y):
-        m, kk = x.size()
-        n = y.size(1)
-        out = torch.empty([m, n], device=x.device)
-        for i, j in hl.tile([m, n]):
-            acc = hl.zeros([i, j])
-            for t in hl.tile(kk):
-                acc = torch.addmm(acc, x[i, t], y[t, j])
-            out[i, j] = acc
-        return out
-
+    k = decorated(product)
     x, y = (torch.randn(33, 40), torch.randn(40, 50))
     close(k(x, y), x @ y, atol=0.001, rtol=0.001)

@@ -72,8 +72,8 @@ def _arguments(specialization: Specialization) -> Iterator[tuple[str, str]]:
 
 def signature_texts(specialization: Specialization) -> dict[str, str]:
     """Type by parameter name: `"*fp32"`, `"(i32, *fp16)"`, `"tensordesc<fp32[16, 64]>"`."""
-    named = enumerate(specialization.signature.items())
-    return {name: _shown(kind, (at,), specialization.constants) for at, (name, kind) in named}
+    constants, named = specialization.constants, enumerate(specialization.signature.items())
+    return {name: _shown(kind, (at,), constants) for at, (name, kind) in named}
 
 
 def _shown(kind: SlotType, path: Path, constants: Mapping[Path, Any]) -> str:

@@ -22,7 +22,7 @@ from tilewright.base.location import Location
 from tilewright.ir.effect_traits import access_of
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, is_float
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import ancestors, walk
 from tilewright.ops.atomic import AtomicRMWOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.function import CallOp, FuncOp
@@ -137,10 +137,7 @@ def _refuse_unknown(op: Operation, origins: frozenset[SSAValue] | None, wanted: 
 
 def _is_repeated(op: Operation) -> bool:
     """Whether an operation stands in a loop."""
-    parent = op.parent_op()
-    while parent is not None and not isinstance(parent, ForOp):
-        parent = parent.parent_op()
-    return parent is not None
+    return any(isinstance(parent, ForOp) for parent in ancestors(op))
 
 
 def _spread(found: Activity, ops: list[Operation], wanted: frozenset[SSAValue]) -> None:

@@ -43,6 +43,14 @@ def every(root: Operation | Region | Block, kind: type[Kind]) -> list[Kind]:
     return [op for op in walk(root) if isinstance(op, kind)]
 
 
+def ancestors(op: Operation) -> Iterator[Operation]:
+    """The operations around one, the innermost first."""
+    parent = op.parent_op()
+    while parent is not None:
+        yield parent
+        parent = parent.parent_op()
+
+
 def operations(block: Block) -> list[Operation]:
     """The operations of a block, without what stands inside of them."""
     found = []

@@ -10,7 +10,8 @@ from xdsl.traits import MemoryEffectKind
 
 from tilewright.analysis.origins import may_meet
 from tilewright.ir.effect_traits import effects
-from tilewright.ir.walk import walk
+from tilewright.ir.values import is_inside
+from tilewright.ir.walk import ancestors, walk
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.program import AssumeOp
@@ -48,22 +49,9 @@ class Epochs:
         address, here = load.operands[0], self._order[load]
         writes = [op for op, at in self._writes if at is None or may_meet(at, address)]
         before = sum(self._order[op] < here for op in writes)
-        carried = [loop for loop in _loops_around(load) if any(_stands_in(op, loop) for op in writes)]
+        carried = [loop for loop in _loops_around(load) if any(is_inside(op, loop) for op in writes)]
         return "".join([str(before) if before else "", *(f"@{self._order[loop]}" for loop in carried)])
 
 
 def _loops_around(op: Operation) -> list[Operation]:
-    found: list[Operation] = []
-    parent = op.parent_op()
-    while parent is not None:
-        if isinstance(parent, (ForOp, WhileOp)):
-            found.append(parent)
-        parent = parent.parent_op()
-    return found
-
-
-def _stands_in(op: Operation, loop: Operation) -> bool:
-    parent = op.parent_op()
-    while parent is not None and parent is not loop:
-        parent = parent.parent_op()
-    return parent is not None
+    return [parent for parent in ancestors(op) if isinstance(parent, (ForOp, WhileOp))]

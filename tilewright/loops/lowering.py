@@ -29,6 +29,7 @@ from tilewright.ir.types import (
     with_element,
 )
 from tilewright.ir.values import defining_op
+from tilewright.ir.walk import ancestors
 from tilewright.loops.nest import Apply, Atom, Below, Index, Load, Node, Poly, Range, ranges_of
 from tilewright.loops.products import fingerprint
 from tilewright.loops.raising import Raising
@@ -56,11 +57,9 @@ class Scalars:
         self._raising, self._preheader, self._place = raising, Preheader(place, i64), place
         self._known: dict[Node, SSAValue | None] = {}
         self._counters: dict[Range, SSAValue] = {}
-        parent = place.parent_op()
-        while parent is not None:
+        for parent in ancestors(place):
             if isinstance(parent, ForOp) and is_unit(parent):
                 self._counters[raising.loops.of(parent).iteration] = parent.induction_var
-            parent = parent.parent_op()
         self._values = {node: value for value, node in reversed(raising.scalars()) if is_before(value, place)}
 
     def base(self, node: Node) -> SSAValue | None:

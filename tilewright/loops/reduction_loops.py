@@ -30,7 +30,7 @@ from tilewright.ir.attrs import I32
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ir.values import defining_op, is_inside, is_tile, property_int
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import ancestors, walk
 from tilewright.loops.arithmetic import conjunction
 from tilewright.loops.blocks import beside, loop_through
 from tilewright.loops.lowering import Matrix, Scalars
@@ -107,7 +107,7 @@ def normalize_reduction_loops(function: FuncOp, decisions: Decisions, rows: Rows
     changed, raising = False, Raising(function)
     ops = [op for op in walk(function) if isinstance(op, (ForOp, ReduceOp))]
     places = {op: number for number, op in enumerate(ops)}
-    for op in sorted(ops, key=lambda op: (_depth(op), -places[op])):  # the largest reductions first
+    for op in sorted(ops, key=lambda op: (len([*ancestors(op)]), -places[op])):  # the largest reductions first
         if op.parent is None:
             continue
         group = reductions_at(raising, op)
@@ -121,13 +121,6 @@ def normalize_reduction_loops(function: FuncOp, decisions: Decisions, rows: Rows
             eliminate_dead_code(function)
             changed, raising = True, Raising(function)
     return changed
-
-
-def _depth(op: Operation) -> int:
-    parent, depth = op.parent_op(), 0
-    while parent is not None:
-        parent, depth = parent.parent_op(), depth + 1
-    return depth
 
 
 # --- as one loop -----------------------------------------------------------------------------------------------------
@@ -243,7 +236,8 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
     extent = scalars.poly(r.extent)
     if extent is None:
         return No("the number of its elements is not known before it", found.root)
-    parts = _factors(raising, found, value)
+    nothing = _nothing(found, value)
+    parts = _factors(raising, found, value) if nothing == _FACTORS else []
     if len(found.places) > 2 or (len(found.places) == 2 and (size < rows.matrix or not parts)):
         return No("its result has several dims, and is no dot", found.root)
     leaves = zip(factor.operands, value.leaves, strict=True)
@@ -255,7 +249,7 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
             return No("its factors are no rows and columns", found.root)
     if size > 1 and len({matrix.shape[0] for matrix in matrices}) > 1 and not parts:
         return No("several rows share what it loads", found.root)
-    known, apart = list(matrices), _is_masked_apart(found, value, term, matrices)
+    known, apart = list(matrices), _is_masked_apart(nothing, term, matrices)
     if apart and len(found.places) == 2:
         return No("a condition of rows and columns together is that of no factor", found.root)
     if apart:
@@ -278,16 +272,17 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
     return Yes(normal)
 
 
-def _is_masked_apart(found: Reduction, value: Computed, term: Term, matrices: Sequence[Matrix]) -> bool:
+def _is_masked_apart(nothing: int, term: Term, matrices: Sequence[Matrix]) -> bool:
     """Whether elements are selected after they are computed: masks of what is loaded do not leave out all others."""
-    nothing, held = _nothing(found, value), [frozenset(matrix.conditions) for matrix in matrices]
+    held = [frozenset(matrix.conditions) for matrix in matrices]
     by_loads = frozenset[Node]().union(*held) if nothing == _FACTORS else frozenset.intersection(*held)
     return nothing == _SOME or not term.condition.parts <= by_loads
 
 
 def _factors(raising: Raising, found: Reduction, value: Computed) -> list[Computed]:
-    """The factors of a product of two elements of memory, each for itself; none if it is something else."""
-    if found.combine is not AddFOp or _nothing(found, value) != _FACTORS or len(value.factors) != 2:
+    """The factors of a product of two elements of memory, each for itself, whose masks are the product's; none if it is
+    something else."""
+    if found.combine is not AddFOp or len(value.factors) != 2:
         return []
     answers = [Elements(raising, found.early, ZERO).product([factor], ZERO) for factor in value.factors]
     parts = [answer.plan for answer in answers if isinstance(answer, Yes) and len(answer.plan.leaves) == 1]

@@ -12,10 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import torch
-
-from tilewright.hl.grad.simplify import rename
-from tilewright.hl.graph.nodes import HostTensor, Node, Region, Value, operands, walk
+from tilewright.hl.grad.conversions import conversion
+from tilewright.hl.graph.nodes import HostTensor, Node, Region, Value, operands, rename, walk
 
 
 def store_as_read(region: Region, number: int) -> int:
@@ -61,8 +59,5 @@ def _convert(body: Region, store: Node, dtype: Any, number: int) -> None:
     """Convert what is stored before that."""
     tensor, entries, value = store.args
     made = Value(number, value.dims, dtype, value.name)
-    convert = torch.ops.aten._to_copy.default
-    body.nodes.insert(
-        body.nodes.index(store), Node("_to_copy", (value,), {"dtype": dtype}, store.line, [made], function=convert)
-    )
+    body.nodes.insert(body.nodes.index(store), conversion(value, made, store.line))
     store.args = _as(tensor, dtype), entries, made

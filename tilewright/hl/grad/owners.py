@@ -17,6 +17,7 @@ import torch
 
 from tilewright.hl.dims import Axis
 from tilewright.hl.grad import checks
+from tilewright.hl.grad.conversions import conversion
 from tilewright.hl.grad.extents import agree, is_known, is_zero
 from tilewright.hl.grad.program import Program, buffer_of, key_of
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, walk
@@ -295,10 +296,7 @@ def _write(trace: Trace, one: Contribution, tensor: HostTensor, parts: list[Subs
     dims = node.kwargs["dims"]
     if total.dtype != tensor.dtype:
         converted = value(total.dims, tensor.dtype)
-        kwargs = {"dtype": tensor.dtype}
-        made.append(
-            Node("_to_copy", (total,), kwargs, node.line, [converted], function=torch.ops.aten._to_copy.default)
-        )
+        made.append(conversion(total, converted, node.line))
         total = converted
     if form == "atomic":
         out = value(dims, tensor.dtype)

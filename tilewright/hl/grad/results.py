@@ -13,9 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from tilewright.hl.dims import Dim
+from tilewright.hl.grad.conversions import conversion
 from tilewright.hl.grad.simplify import share, simplify
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, clone, operands, replace, walk
 from tilewright.hl.trace.host import Traced
@@ -138,8 +137,7 @@ def _loaded(region: Region, one: Stored, fresh: Callable[[], int]) -> Region:
     widened: list[Node] = []
     if one.reads == "weight":
         made = Value(fresh(), one.value.dims, one.value.dtype, one.value.name)
-        function, kwargs = torch.ops.aten._to_copy.default, {"dtype": made.dtype}
-        widened.append(Node("_to_copy", (loaded,), kwargs, 0, [made], function=function))
+        widened.append(conversion(loaded, made, 0))
     for inner in [region, *(part for node in walk(region) for part in node.regions)]:
         for node in inner.nodes:
             node.args, node.kwargs = replace(node.args, change), replace(node.kwargs, change)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from tilewright.hl.dims import Axis
+from tilewright.hl.grad.conversions import conversion
 from tilewright.hl.grad.exchange import buffer, is_placed
 from tilewright.hl.grad.extents import is_known, is_zero
 from tilewright.hl.grad.owners import Contribution, Owner, covers, place
@@ -162,8 +163,7 @@ def _keep(
         held = replace(form, name=f"{kind}_{name}", dtype=dtype)
         if value.dtype != dtype:
             converted = Value(fresh(), value.dims, dtype)
-            function = torch.ops.aten._to_copy.default
-            made.append(Node("_to_copy", (value,), {"dtype": dtype}, node.line, [converted], function=function))
+            made.append(conversion(value, converted, node.line))
             value = converted
         made.append(Node("store", (held, entries, value), {"dims": value.dims}, node.line))
         program.made.append(buffer_of(held.name, held.shape, dtype, "empty" if one.one.always else "zeros"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.hl.grad.program import captured
-from tilewright.hl.graph.nodes import Node, Region, Value, has_effect, operands, replace, walk
+from tilewright.hl.graph.nodes import Node, Region, Value, has_effect, operands, rename, renamed_leaf, replace, walk
 from tilewright.hl.passes.deadcode import remove_dead
 
 
@@ -64,22 +64,6 @@ def _needed(body: Region, wanted: set[int]) -> set[int]:
     return needed
 
 
-def rename(region: Region, renamed: dict[int, Value]) -> None:
-    """Put other values in the place of those in `renamed`."""
-
-    def change(leaf: Any) -> Any:
-        while isinstance(leaf, Value) and leaf.id in renamed:
-            leaf = renamed[leaf.id]
-        return leaf
-
-    for node in walk(region):
-        node.args, node.kwargs = replace(node.args, change), replace(node.kwargs, change)
-        for inner in node.regions:
-            inner.results = [change(result) for result in inner.results]
-        for axis in node.kwargs.get("axes", ()):
-            axis.begin, axis.end, axis.parent = change(axis.begin), change(axis.end), change(axis.parent)
-
-
 def share(region: Region) -> None:
     """Compute what several nodes of a region compute in one way once: formulas of PyTorch begin with what is known."""
     renamed: dict[int, Value] = {}
@@ -90,9 +74,7 @@ def share(region: Region) -> None:
 
 def _share(region: Region, known: dict[Any, Value], renamed: dict[int, Value]) -> None:
     def same(leaf: Any) -> Any:
-        while isinstance(leaf, Value) and leaf.id in renamed:
-            leaf = renamed[leaf.id]
-        return leaf
+        return renamed_leaf(leaf, renamed)
 
     for node in region.nodes:
         if node.function is not None and len(node.outs) == 1 and not node.regions and not has_effect(node):

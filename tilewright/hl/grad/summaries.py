@@ -22,8 +22,8 @@ from tilewright.hl.grad.exchange import buffer, is_placed
 from tilewright.hl.grad.extents import is_known, is_zero
 from tilewright.hl.grad.program import Program, buffer_of
 from tilewright.hl.grad.replay import Env, Replay
-from tilewright.hl.grad.simplify import rename, simplify
-from tilewright.hl.graph.nodes import EFFECTS, HostTensor, Node, Region, Value, walk
+from tilewright.hl.grad.simplify import simplify
+from tilewright.hl.graph.nodes import EFFECTS, HostTensor, Node, Region, Value, rename, walk
 from tilewright.hl.trace.host import Traced
 from tilewright.hl.trace.state import raw_shape
 

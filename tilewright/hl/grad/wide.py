@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from tilewright.hl.grad.simplify import rename
-from tilewright.hl.graph.nodes import HostTensor, Node, Region, Value, operands, replace, walk
+from tilewright.hl.grad.conversions import conversion
+from tilewright.hl.graph.nodes import HostTensor, Node, Region, Value, operands, rename, replace, walk
 from tilewright.hl.passes.deadcode import remove_dead
 
 _ARITHMETIC = frozenset({"mul", "add", "sub", "neg", "div", "where"})
@@ -112,7 +112,7 @@ class _Widening:
         made = self.wide[rounded.id] = self._fresh(rounded, torch.float32)
         node.outs = [made]
         self.gradients.add(made.id)
-        region.nodes.append(_conversion(made, rounded, node.line))
+        region.nodes.append(conversion(made, rounded, node.line))
 
     def _convert_operand(self, region: Region, node: Node) -> None:
         """Compute in float32, if nothing says so yet; beside tiles the type of a scalar says nothing."""
@@ -121,7 +121,7 @@ class _Widening:
         if first is None or any(value.dtype == torch.float32 for value in found):
             return
         made = self._fresh(first, torch.float32)
-        region.nodes.insert(len(region.nodes) - 1, _conversion(first, made, node.line))
+        region.nodes.insert(len(region.nodes) - 1, conversion(first, made, node.line))
         node.args = replace(node.args, lambda leaf: made if leaf is first else leaf)
 
     def _merge_factors(self, region: Region, node: Node) -> None:
@@ -153,11 +153,6 @@ class _Widening:
     def _fresh(self, like: Value, dtype: Any) -> Value:
         self.number += 1
         return Value(self.number - 1, like.dims, dtype, like.name)
-
-
-def _conversion(source: Value, out: Value, line: int) -> Node:
-    convert = torch.ops.aten._to_copy.default
-    return Node("_to_copy", (source,), {"dtype": out.dtype}, line, [out], function=convert)
 
 
 def _computes_wide(node: Node) -> bool:

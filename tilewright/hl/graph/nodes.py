@@ -239,6 +239,27 @@ def replace(tree: Any, change: Callable[[Any], Any]) -> Any:
     return change(tree)
 
 
+def renamed_leaf(leaf: Any, renamed: dict[int, Value]) -> Any:
+    """What stands in the place of a leaf in the end, if it is a value in whose place another stands."""
+    while isinstance(leaf, Value) and leaf.id in renamed:
+        leaf = renamed[leaf.id]
+    return leaf
+
+
+def rename(region: Region, renamed: dict[int, Value]) -> None:
+    """Put other values in the place of those in `renamed`."""
+
+    def change(leaf: Any) -> Any:
+        return renamed_leaf(leaf, renamed)
+
+    for node in walk(region):
+        node.args, node.kwargs = replace(node.args, change), replace(node.kwargs, change)
+        for inner in node.regions:
+            inner.results = [change(result) for result in inner.results]
+        for axis in node.kwargs.get("axes", ()):
+            axis.begin, axis.end, axis.parent = change(axis.begin), change(axis.end), change(axis.parent)
+
+
 def clone(region: Region, mapping: dict[int, Value] | None = None) -> Region:
     """A copy that passes may change; values keep their numbers and names."""
     known: dict[int, Value] = {} if mapping is None else mapping

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from tilewright.hl.dims import Axis
-from tilewright.hl.graph.nodes import Node, Region, Value, replace, walk
+from tilewright.hl.graph.nodes import Node, Region, Value, rename, walk
 from tilewright.hl.passes.deadcode import remove_dead
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.rows.shapes import View
@@ -28,20 +28,8 @@ def drop_true_selections(region: Region, decision: Decision) -> None:
             if kept.dims == node.out.dims and kept.dtype == node.out.dtype and _holds(node.args[0], makers, decision):
                 found[node.out.id] = kept
     if found:
-        _rename(region, found)
+        rename(region, found)
         remove_dead(region)
-
-
-def _rename(region: Region, found: dict[int, Value]) -> None:
-    def change(leaf: Any) -> Any:
-        while isinstance(leaf, Value) and leaf.id in found:
-            leaf = found[leaf.id]
-        return leaf
-
-    for node in walk(region):
-        node.args, node.kwargs = replace(node.args, change), replace(node.kwargs, change)
-        for inner in node.regions:
-            inner.results = [change(result) for result in inner.results]
 
 
 def _holds(condition: Value, makers: dict[int, Node], decision: Decision) -> bool:

@@ -79,31 +79,33 @@ class Bench:
     def _measure(self, job: Job, plan: Plan, send: Send) -> None:
         deadline = time.perf_counter() + plan.seconds
         runs: dict[int, testing.Candidate] = {}
-        again: dict[int, float] = {}  # seconds of the second run
+        again: dict[int, float] = {}  # milliseconds of the second run
+        reference = -1  # the first that is right
         for number, what in job.items:
             if runs and time.perf_counter() > deadline:
                 break
             self.watch(number)
             try:
                 run, wrong = self._tried(what, plan)
-                seconds = 0.0 if wrong else self._seconds(run.once)
+                ms = 0.0 if wrong else 1e3 * self._seconds(run.once)
             except Exception as error:
                 send(number, Failed.of(error))
                 continue
             if wrong:
                 send(number, Failed("wrong result", f"its results are not those of the baseline: {wrong}"))
-            elif plan.drop and runs and seconds > max(1e-3, _HOPELESS * next(iter(again.values()))):
-                send(number, Timed((seconds * 1e3,), (next(iter(again.values())) * 1e3,)))
+            elif plan.drop and runs and ms > max(1.0, _HOPELESS * again[reference]):
+                send(number, Timed((ms,), (again[reference],)))
             else:
-                runs[number], again[number] = run, seconds
+                reference = number if not runs else reference
+                runs[number], again[number] = run, ms
         times = self._times(runs, plan, deadline, send)
-        reference = times.get(next(iter(runs), -1), [])
+        beside = times.get(reference, [])
         for number, rounds in times.items():
-            both = min(len(rounds), len(reference))
+            both = min(len(rounds), len(beside))
             if both:
-                send(number, Timed(tuple(rounds[:both]), tuple(reference[:both])))
+                send(number, Timed(tuple(rounds[:both]), tuple(beside[:both])))
             else:  # there was no time for turns
-                send(number, Timed((again[number] * 1e3,), (next(iter(again.values())) * 1e3,)))
+                send(number, Timed((again[number],), (again[reference],)))
         self._restore()
 
     def _times(

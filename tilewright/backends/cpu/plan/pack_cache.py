@@ -29,7 +29,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.values import defining_op, is_inside, is_tile, property_int
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import ancestors, walk
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.elementwise import DivSIOp, MaxSIOp, MinSIOp
 from tilewright.ops.function import CallOp, FuncOp
@@ -146,12 +146,8 @@ def _undisturbed(
 
 def _outer_loop(op: Operation) -> Operation | None:
     """The outermost loop around an operation: a store in it comes before the next iteration."""
-    found, parent = None, op.parent_op()
-    while parent is not None and not isinstance(parent, FuncOp):
-        if isinstance(parent, (ForOp, WhileOp)):
-            found = parent
-        parent = parent.parent_op()
-    return found
+    loops = [parent for parent in ancestors(op) if isinstance(parent, (ForOp, WhileOp))]
+    return loops[-1] if loops else None
 
 
 def _addresses(operand: MemoryOperand) -> list[SSAValue]:

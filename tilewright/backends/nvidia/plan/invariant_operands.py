@@ -15,7 +15,7 @@ from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.plan.dots import is_wgmma
 from tilewright.backends.nvidia.plan.prefetch import loads_ahead
 from tilewright.ir.types import i1, shape_of, tile_type
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
@@ -36,7 +36,7 @@ def load_operands_once(module: ModuleOp, num_warps: int, arch: Arch) -> bool:
         arch: what the target has.
     """
     changed = False
-    for loop in [op for op in walk(module) if isinstance(op, ForOp)]:
+    for loop in every(module, ForOp):
         for load, refused in loads_ahead(loop):
             if refused is not None or not all(defined_outside(value, loop) for value in load.operands):
                 continue

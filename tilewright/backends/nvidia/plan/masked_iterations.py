@@ -19,7 +19,7 @@ from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.index_sets import Unmasked, end_of_unmasked, unmasked
 from tilewright.backends.nvidia.plan.pipeliner import SPLIT
 from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, walk
 from tilewright.ops.casts import ExtFOp, TruncFOp
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.elementwise import SelectOp
@@ -32,7 +32,7 @@ _LEAST_PRODUCTS = 3  # of a loop: two, as attention has, run beside the exponent
 def divide_masked_loops(module: ModuleOp) -> bool:
     """Divide such loops of a laid-out module, in place; says whether there was one."""
     changed = False
-    for loop in [op for op in walk(module) if isinstance(op, ForOp) and SPLIT not in op.attributes]:
+    for loop in [op for op in every(module, ForOp) if SPLIT not in op.attributes]:
         inside = [op for op in walk(loop) if op is not loop]
         products = sum(isinstance(op, WarpGroupDotOp) for op in inside)
         if products < _LEAST_PRODUCTS or any(isinstance(op, ForOp | WhileOp) for op in inside):

@@ -34,7 +34,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.effect_traits import effects, is_atomic, is_without_effects
 from tilewright.ir.types import element_type, i32, shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, walk
 from tilewright.ops.control import ForOp, WhileOp, YieldOp
 from tilewright.ops.descriptor import MakeTensorDescOp
 from tilewright.ops.function import FuncOp
@@ -74,10 +74,10 @@ def plan_persistence(
     no = why_in_order(function) or _together(function, options)
     if no is not None:
         return no
-    for loop in (op for op in walk(function) if isinstance(op, ForOp)):
+    for loop in every(function, ForOp):
         if not all(map(is_invariant, loop.operands[:3])):
             return No("programs take different times, and blocks that are free take the next one", loop)
-    dots = [op for loop in loops for op in walk(loop) if isinstance(op, WarpGroupDotOp)]
+    dots = [op for loop in loops for op in every(loop, WarpGroupDotOp)]
     if not _alone(dots, shared_bytes, options, arch):
         return No("blocks that share a multiprocessor load and store while others multiply")
     cycles = max(1, sum(map(_cycles, dots)))

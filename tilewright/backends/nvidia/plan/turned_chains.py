@@ -29,7 +29,7 @@ from tilewright.ir.attrs import I32
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ir.values import is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
@@ -78,7 +78,7 @@ def turn_chains(module: ModuleOp, num_warps: int, arch: Arch, decisions: Decisio
         decisions: of the compilation.
     """
     changed = False
-    heads = [op for op in walk(module) if isinstance(op, DotOp) and _may_head(op, num_warps, arch)]
+    heads = [op for op in every(module, DotOp) if _may_head(op, num_warps, arch)]
     seen: set[Operation] = set()
     for head in heads:
         if head in seen:
