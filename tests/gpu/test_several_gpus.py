@@ -109,7 +109,7 @@ def test_a_graph_of_another_gpu() -> None:
     out.zero_()
     with torch.cuda.device(1):
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, stream=torch.cuda.Stream()):  # torch keeps the first it makes, for every GPU
             doubled[(5,)](x, out, 300, 64)
         assert not out.any()
         graph.replay()
