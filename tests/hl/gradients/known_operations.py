@@ -72,7 +72,7 @@ def _from_schemas(name: str) -> Iterator[str]:
     packet = getattr(torch.ops.aten, name)
     for overload in packet.overloads():
         arguments = getattr(packet, overload)._schema.arguments
-        if any(argument.is_out for argument in arguments):
+        if any(argument.is_out or argument.name == "names" for argument in arguments):  # of named tensors
             continue
         parts: list[str] = []
         for argument in arguments:

@@ -17,6 +17,8 @@ from tests.hl.gradients.texts import kernel_of
 from tilewright import hl
 
 GOLDEN = Path(__file__).with_name("survey.txt")
+TORCH = "2.13"
+"""The PyTorch whose derivatives the verdicts are of."""
 METHODS = """
 abs acos asin atan atanh acosh asinh cos cosh exp exp2 expm1 erf erfc erfinv lgamma digamma log log1p log2 log10 neg
 reciprocal relu rsqrt sigmoid sin sinh sqrt tan tanh square sign round frac trunc deg2rad logit sinc i0 nan_to_num

@@ -31,7 +31,12 @@ tile_count tile_end tile_id tile_index triton_kernel zeros
 @pytest.mark.parametrize("texts", survey.groups(FOUND), ids=lambda texts: texts[0])
 def test_verdicts(texts):
     found = dict(zip(texts, survey.verdicts(texts), strict=True))
-    assert found == {text: FOUND[text] for text in texts}, "python -m tests.hl.gradients.survey"
+    other = [] if torch.__version__.startswith(survey.TORCH) else [text for text in texts if found[text] != FOUND[text]]
+    for text in other:  # what this PyTorch has no derivative of is refused, with all that is in one kernel with it
+        found[text] = survey.verdicts([text])[0]
+        assert found[text].startswith(("refused: ", FOUND[text]))
+    agreed = [text for text in texts if text not in other]
+    assert all(found[text] == FOUND[text] for text in agreed), "python -m tests.hl.gradients.survey"
 
 
 def test_most_are_right_and_nothing_is_wrong():
