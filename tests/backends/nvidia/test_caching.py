@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 import tilewright
 import tilewright.language as tl
+from tests.backends.nvidia.whole import whole
 from tilewright.compiler import ASTSource
 
 HINT = "L2::cache_hint"
@@ -31,14 +33,14 @@ def product(a, b, c, n, k, POLICY: tl.constexpr, ROWS: tl.constexpr, WS: tl.cons
     tl.store(c + i[:, None] * n + j[None, :], acc)
 
 
-def _moved(policy: str, modifier: str = "") -> str:
+def _moved(policy: str, modifier: str = "", target: str = "cuda:90") -> str:
     source = ASTSource(
         moved,
         {"x": "*fp32", "y": "*fp32"},
         {"POLICY": policy, "MODIFIER": modifier},
         {(0,): [["tt.divisibility", 16]], (1,): [["tt.divisibility", 16]]},
     )
-    return str(tilewright.compile(source, "cuda:90").asm["ptx"])
+    return str(tilewright.compile(source, target).asm["ptx"])
 
 
 def _product(policy: str, rows: int, *, special: bool = False) -> str:
@@ -49,9 +51,10 @@ def _product(policy: str, rows: int, *, special: bool = False) -> str:
     return str(tilewright.compile(source, "cuda:90", options=options).asm["ptx"])
 
 
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90", "cuda:120"])
 @pytest.mark.parametrize("policy", ["evict_first", "evict_last"])
-def test_a_priority_is_one_of_both_caches(policy: str) -> None:
-    ptx = _moved(policy)
+def test_a_priority_is_one_of_both_caches(policy: str, target: str) -> None:
+    ptx = _moved(policy, target=target)
     assert f"createpolicy.fractional.L2::{policy}.b64" in ptx
     for access in ("ld", "st"):
         assert re.search(rf"{access}\.global\.L1::{policy}\.{HINT}\.v4\.b32 [^;]*, %rd\d+;", ptx)
@@ -59,6 +62,15 @@ def test_a_priority_is_one_of_both_caches(policy: str) -> None:
 
 def test_no_priority_is_no_hint() -> None:
     assert HINT not in _moved("evict_normal")
+
+
+@pytest.mark.parametrize("kind", ["fp32", "i8"])
+def test_hints_change_no_result(kind: str) -> None:
+    x = np.arange(512).astype({"fp32": np.float32, "i8": np.int8}[kind])
+    for policy in ("", "evict_first"):
+        y = np.full(512, 7, x.dtype)
+        whole(moved, {"x": f"*{kind}!", "y": f"*{kind}!"}, {"POLICY": policy, "MODIFIER": ""}, 90).run((1,), x, y)
+        assert (y[:500] == x[:500]).all()
 
 
 def test_an_operator_wins() -> None:
