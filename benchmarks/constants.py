@@ -44,7 +44,7 @@ OTHERS: dict[str, tuple[Any, ...]] = {
     "MICRO_KERNELS": ({True: (16, 8, 6), False: (8, 6, 4)}, {True: (28, 14, 8), False: (14, 12, 6)}),
     "FAST_BF16_CPUS": ((), ("znver", "sapphirerapids", "emeraldrapids", "graniterapids")),
 }
-_TEXT = {"cpu": "llir", "cuda": "ptx"}  # the stage that tells whether code differs
+_TEXT = {"cpu": "llir", "cuda": "cubin"}  # the stage that tells whether code differs
 
 
 @dataclass(frozen=True)

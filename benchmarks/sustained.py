@@ -304,7 +304,7 @@ def figures(subject: Subject, only: str, rounds: int, seconds: float) -> Iterato
         subject.vendor: (Figure(subject.vendor, error=subject.error(given)), None)
     }
     for side in subject.sides:
-        if only not in side.name:
+        if not side.name.startswith(only):
             continue
         try:
             calls[side.name], config, error = fastest(side, subject, expected)
@@ -337,17 +337,17 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
 
 
 @click.command()
-@click.option("--only", default="", metavar="TEXT", help="Just the subjects whose name contains TEXT.")
-@click.option("--side", default="", metavar="TEXT", help="Just the kernels whose name contains TEXT, and the vendor's.")
+@click.option("--only", multiple=True, metavar="TEXT", help="Just the subjects whose name contains a TEXT.")
+@click.option("--side", default="", metavar="TEXT", help="Just the kernels whose name starts so, and the vendor's.")
 @click.option("--rounds", default=20, help="Single calls of each kernel.")
 @click.option("--seconds", default=2.5, help="Time of a sustained run; 0 for none.")
 @click.option("--out", type=click.Path(path_type=Path), help="JSON file.")
-def main(only: str, side: str, rounds: int, seconds: float, out: Path | None) -> None:
+def main(only: tuple[str, ...], side: str, rounds: int, seconds: float, out: Path | None) -> None:
     """Measure every subject."""
     found: dict[str, list[dict[str, Any]]] = {}
     click.echo(f"{torch.cuda.get_device_name()}: TFLOP/s of single calls, sustained, by GHz; MHz, W; error")
     for name, subject in SUBJECTS.items():
-        if only not in name:
+        if only and not any(text in name for text in only):
             continue
         click.echo(name)
         for figure, config in figures(subject(), side, rounds, seconds):

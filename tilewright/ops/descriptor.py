@@ -31,6 +31,7 @@ from tilewright.ir.asm import FlatOp, make, print_attrs, print_operands, resolve
 from tilewright.ir.attrs import I32
 from tilewright.ir.effect_traits import Accesses
 from tilewright.ir.types import TilePointerType, i32, i64, pointer_type, shape_of, tile_type
+from tilewright.ops.memory import CACHE_POLICY
 from tilewright.ops.spec import Call, OpSpec, register
 
 PAD_NAN = 2  # value of the attribute `padding`, as Triton numbers the options; absent: zero
@@ -146,9 +147,11 @@ class DescriptorLoadOp(FlatOp):
     """
 
     name = "tt.descriptor_load"
+    ATTRS: ClassVar = {"cachePolicy": CACHE_POLICY}
     desc = operand_def()
     indices = variadic()
     result = result_def()
+    cachePolicy = opt_prop_def()
     traits = traits_def(Accesses(reads=True))
 
     @classmethod

@@ -466,9 +466,14 @@ def _bar(s: Statement) -> None:
     warp.INTRINSICS[name](s.machine, None)
 
 
-@ptx("fence", "membar", "nanosleep", "prefetch", "applypriority", "createpolicy", "griddepcontrol")
+@ptx("fence", "membar", "nanosleep", "prefetch", "applypriority", "griddepcontrol")
 def _nothing(s: Statement) -> None:
     """Order and hints: the simulator runs one block at a time and has no caches."""
+
+
+@ptx("createpolicy")
+def _createpolicy(s: Statement) -> None:
+    s.result(np.array([0], np.uint64))
 
 
 @ptx("trap", "brkpt")

@@ -15,21 +15,47 @@ from tilewright.compiler import ASTSource
 
 
 @pytest.mark.parametrize(
-    ("warps", "taken", "shared", "limit"),
+    ("warps", "taken", "shared", "straight", "limit"),
     [
-        (16, 78, 0, 64),  # two blocks for one
-        (16, 40, 0, 32),  # four for three
-        (16, 32, 0, None),  # no more warps
-        (16, 64, 0, None),  # a third block is too far
-        (16, 78, 120 << 10, None),  # shared memory has no room for another
-        (8, 144, 0, 128),  # one that is alone
-        (8, 255, 0, None),  # that is too far
-        (8, 40, 0, None),  # small blocks keep what they have
-        (4, 91, 0, None),
+        (16, 78, 0, False, 64),  # two blocks for one
+        (16, 40, 0, False, 32),  # four for three
+        (16, 32, 0, True, None),  # no more warps
+        (16, 64, 0, False, None),  # a third block is too far
+        (16, 64, 0, True, 40),
+        (16, 78, 120 << 10, True, None),  # shared memory has no room for another
+        (32, 55, 0, False, None),
+        (32, 55, 0, True, 32),
+        (8, 144, 0, False, 128),  # one that is alone
+        (8, 255, 0, True, None),  # that is too far
+        (8, 80, 0, False, None),  # small blocks in loops keep what they have
+        (8, 80, 0, True, 64),  # four for three
+        (8, 64, 0, True, None),  # there are enough
+        (4, 91, 0, False, None),
+        (4, 91, 0, True, None),
+        (4, 167, 0, True, 128),
     ],
 )
-def test_limits(warps: int, taken: int, shared: int, limit: int | None) -> None:
-    assert registers.fewer_registers(arch_of(90), warps, taken, shared) == limit
+def test_limits(warps: int, taken: int, shared: int, straight: bool, limit: int | None) -> None:
+    assert registers.fewer_registers(arch_of(90), warps, taken, shared, straight=straight) == limit
+
+
+LOOP = "$L__BB0_1:\n\t@%p1 bra \t$L__BB0_1;"
+FORWARD = "\t@%p1 bra \t$L__BB0_1;\n$L__BB0_1:\n\tbra.uni \t$L__BB0_2;\n$L__BB0_2:"
+
+
+@pytest.mark.parametrize(
+    ("ptx", "found"),
+    [
+        ("\tbar.sync \t0;", True),
+        ("\tbarrier.sync \t1, 256;", True),
+        (f"{FORWARD}\n\tbar.sync \t0;", True),
+        (f"{LOOP}\n\tbar.sync \t0;", False),
+        (f"{FORWARD}\n\tbar.sync \t0;\n\tbra.uni \t$L__BB0_1;", False),
+        (FORWARD, False),  # nobody waits
+    ],
+)
+def test_what_waits_without_loops(ptx: str, found: bool) -> None:
+    assert registers.waits_without_loops(ptx) == found
 
 
 WAITED_FOR, IN_FLIGHT = (f"\n\twgmma.wait_group.sync.aligned {count};" for count in (0, 1))

@@ -1,9 +1,11 @@
 """How many registers the threads of a kernel get: as many as the assembler takes, or as few as one more block needs.
 
 nvJitLink assembles for linking and does not weigh registers against the blocks that fit a multiprocessor, as ptxas does
-for a whole program. A memory-bound block that is alone there, or one of few large ones, waits for memory with nobody to
-work meanwhile; small blocks do better with registers, which hold more loads under way. Products that are waited for
-where they are started leave the tensor cores to other blocks meanwhile, so one more of these is worth a few registers.
+for a whole program. While the threads of a block wait for each other, and for memory, other blocks work. Where nothing
+is loaded in a loop, as many loads are under way whatever the registers, so few blocks of rows get one more. In loops
+registers hold the loads of several iterations: there only a block that is alone, or one of few large ones, is made
+smaller. Products that are waited for where they are started leave the tensor cores to other blocks meanwhile, so one
+more of these is worth a few registers.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from tilewright.backends.nvidia.cubin import Cubin
 from tilewright.base.errors import OutOfResources
 
 _SIZED_BY_RINGS = re.compile(r"\b(?:wgmma|mma|cp\.async)\.")  # products, which hide what they wait for themselves
+_BARRIER = re.compile(r"\b(?:bar|barrier)\.(?:cta\.)?sync")
+_LABELS_AND_BRANCHES = re.compile(r"^(\$\w+):|\bbra(?:\.uni)?\s+(\$\w+)", re.MULTILINE)
 _WAITED_FOR = re.compile(r"\bwgmma\.wait_group\.sync\.aligned 0;")
 _IN_FLIGHT = re.compile(r"\bwgmma\.wait_group\.sync\.aligned [1-9]|\bsetmaxnreg\.")
 
@@ -47,7 +51,7 @@ def assemble(
     elif _SIZED_BY_RINGS.search(ptx):
         return made
     else:
-        limit = fewer_registers(arch, warps, made.registers, taken)
+        limit = fewer_registers(arch, warps, made.registers, taken, straight=waits_without_loops(ptx))
     if limit is None:
         return made
     try:
@@ -57,12 +61,30 @@ def assemble(
     return made if smaller is None or smaller.spill_bytes else smaller
 
 
-def fewer_registers(arch: Arch, warps: int, registers: int, shared_bytes: int) -> int | None:
-    """The limit with which one more block fits a multiprocessor, if it is worth trying; arguments are a block's."""
+def fewer_registers(arch: Arch, warps: int, registers: int, shared_bytes: int, *, straight: bool) -> int | None:
+    """The limit with which one more block fits a multiprocessor, if it is worth trying.
+
+    Args:
+        arch: the GPU.
+        warps, registers, shared_bytes: of a block, its threads, a block.
+        straight: what `waits_without_loops` says of it.
+    """
     blocks = arch.blocks_per_multiprocessor(warps, registers, shared_bytes)
-    if blocks > 1 and warps < tuning.LARGE_BLOCK_WARPS:
+    if blocks > (tuning.FEW_BLOCKS if straight else 1) and warps < tuning.LARGE_BLOCK_WARPS:
         return None
-    return _for_one_more(arch, warps, registers, shared_bytes, tuning.FEWER_REGISTERS)
+    most = tuning.FEWER_WITHOUT_LOOPS if straight else tuning.FEWER_REGISTERS
+    return _for_one_more(arch, warps, registers, shared_bytes, most)
+
+
+def waits_without_loops(ptx: str) -> bool:
+    """Whether the threads of a block wait for each other, and no instruction of theirs runs twice."""
+    behind: set[str] = set()
+    for label, target in _LABELS_AND_BRANCHES.findall(ptx):
+        if label:
+            behind.add(label)
+        elif target in behind:
+            return False
+    return _BARRIER.search(ptx) is not None
 
 
 def _for_one_more(arch: Arch, warps: int, registers: int, shared_bytes: int, most: float) -> int | None:

@@ -19,6 +19,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.llvm.types import I1, I32, I64, VOID, V, const
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, emits
+from tilewright.backends.nvidia.emit.memory import policy_of
 from tilewright.backends.nvidia.emit.shared import store_own
 from tilewright.backends.nvidia.plan.allocate import scratch
 from tilewright.backends.nvidia.plan.tma import CopyPlan, made_plan, slices_of
@@ -93,8 +94,10 @@ def emit_load(k: Kernel, op: Operation) -> None:
         size = const(I32, plan.boxes * plan.box_bytes)
         f.call("llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", I64, (place, size))
         name = f"{_TENSOR}.g2s.cta.tile.{len(op.indices)}d"
+        policy = policy_of(k, op.attr_values()["cachePolicy"])
+        hint = _NO_HINT if policy is None else (policy, const(I1, 1))
         for target, corner in _boxes(k, plan, k.buffer(op.dst), op.indices):
-            f.call(name, VOID, (target, place, k.scalar(op.desc), *corner, *_NO_HINT))
+            f.call(name, VOID, (target, place, k.scalar(op.desc), *corner, *hint))
 
 
 @emits(TmaStoreOp)

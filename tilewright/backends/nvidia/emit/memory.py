@@ -11,12 +11,13 @@ memory, aligned, and under one mask.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.solver import Facts
 from tilewright.backends.llvm.casts import load_bool, storage, store_bool
-from tilewright.backends.llvm.types import I1, I8, I32, T, V, const, zero
+from tilewright.backends.llvm.types import I1, I8, I32, I64, T, V, const, zero
 from tilewright.backends.nvidia.emit.answers import tell_access
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.plan.anchors import widest_vector
@@ -116,23 +117,44 @@ def _vector_suffix(words: Sequence[V]) -> tuple[str, str]:
     return (f".v{count}.b{bits}" if count > 1 else f".b{bits}"), ("{%s}" if count > 1 else "%s")
 
 
-def policy_text(policy: CachePolicy, volatile: bool, *, store: bool) -> str:
-    """Qualifiers of `ld.global` or `st.global` (PTX ISA, "Cache Operators" and "Cache Eviction Priority Hints").
+@dataclass(frozen=True, slots=True)
+class Caching:
+    """How an access uses the caches.
 
-    An operator and an eviction priority exclude each other: the operator wins.
+    Args:
+        qualifiers: of `ld` or `st`, before the type.
+        policy: an operand more, made by `createpolicy`.
+    """
+
+    qualifiers: str = ".global"
+    policy: V | None = None
+
+
+PLAIN = Caching()
+
+
+def caching(k: Kernel, asked: CachePolicy, volatile: bool, *, store: bool) -> Caching:
+    """What a load or store asks for (PTX ISA, "Cache Operators" and "Cache Eviction Priority Hints").
+
+    An operator and an eviction priority exclude each other: the operator wins. The instruction itself tells the
+    priority in L1, its operand that in L2.
     """
     if volatile:
-        return ".volatile.global"
-    if policy.modifier != "none" and policy.modifier in (
-        ("wb", "cg", "cs", "wt") if store else ("ca", "cg", "cs", "cv")
-    ):
-        return f".global.{policy.modifier}"
-    if policy.eviction in ("evict_first", "evict_last"):
-        return f".global.L1::{policy.eviction}"
-    return ".global"
+        return Caching(".volatile.global")
+    if asked.modifier != "none" and asked.modifier in (("wb", "cg", "cs", "wt") if store else ("ca", "cg", "cs", "cv")):
+        return Caching(f".global.{asked.modifier}")
+    policy = policy_of(k, asked)
+    return PLAIN if policy is None else Caching(f".global.L1::{asked.eviction}.L2::cache_hint", policy)
 
 
-def global_load(k: Kernel, address: V, words: Sequence[V], mask: V, qualifiers: str = ".global") -> list[V]:
+def policy_of(k: Kernel, asked: CachePolicy) -> V | None:
+    """The operand that tells L2 the priority that a load, store or copy asks for; None where there is none."""
+    if asked.modifier != "none" or asked.eviction not in ("evict_first", "evict_last"):
+        return None
+    return k.f.ptx(f"createpolicy.fractional.L2::{asked.eviction}.b64 $0, 1.0;", "=l", [], [I64], effect=False)[0]
+
+
+def global_load(k: Kernel, address: V, words: Sequence[V], mask: V, caches: Caching = PLAIN) -> list[V]:
     """Words from global memory.
 
     Args:
@@ -140,7 +162,7 @@ def global_load(k: Kernel, address: V, words: Sequence[V], mask: V, qualifiers: 
         address: of the first byte, aligned to all of them.
         words: what is returned where `mask` is off; they tell number and size.
         mask: i1.
-        qualifiers: between `ld` and the type.
+        caches: how they are used.
     """
     if mask.const == 0:
         return list(words)
@@ -149,19 +171,21 @@ def global_load(k: Kernel, address: V, words: Sequence[V], mask: V, qualifiers: 
     names = braces % ", ".join(f"${i}" for i in range(count))
     narrow = words[0].type is I8  # no 8-bit registers: the byte arrives in one of 16
     start = [k.f.cast("zext", word, T("i16")) for word in words] if narrow else list(words)
-    letter = _class(words[0])
-    outs = ",".join(f"={letter}" for _ in range(count))
-    ties = ",".join(str(i) for i in range(count))
-    types = [word.type for word in start]
-    if mask.const is not None:
-        made = k.f.ptx(f"ld{qualifiers}{suffix} {names}, [${count}];", f"{outs},l", [address], types)
-    else:
-        text = f"@${2 * count + 1} ld{qualifiers}{suffix} {names}, [${2 * count}];"
-        made = k.f.ptx(text, f"{outs},{ties},l,b", [*start, address, mask], types)
+    masked = [mask] if mask.const is None else []
+    tied = start if masked else []
+    at = count + len(tied)
+    operands, constraints = _guarded(address, masked, caches)
+    guard, hint = _around(at, masked, caches)
+    made = k.f.ptx(
+        f"{guard}ld{caches.qualifiers}{suffix} {names}, [${at}]{hint};",
+        ",".join([f"={_class(words[0])}"] * count + [str(i) for i in range(len(tied))] + constraints),
+        [*tied, *operands],
+        [word.type for word in start],
+    )
     return [k.f.cast("trunc", word, I8) for word in made] if narrow else made
 
 
-def global_store(k: Kernel, address: V, words: Sequence[V], mask: V, qualifiers: str = ".global") -> None:
+def global_store(k: Kernel, address: V, words: Sequence[V], mask: V, caches: Caching = PLAIN) -> None:
     """Words to global memory where `mask` (i1); see `global_load`."""
     if mask.const == 0:
         return
@@ -169,12 +193,24 @@ def global_store(k: Kernel, address: V, words: Sequence[V], mask: V, qualifiers:
     count = len(words)
     if words[0].type is I8:
         words = [k.f.cast("zext", word, T("i16")) for word in words]
-    names = braces % ", ".join(f"${i + 1}" for i in range(count))
-    letters = ",".join(_class(word) for word in words)
-    guard = "" if mask.const is not None else f"@${count + 1} "
-    args = [address, *words, *([] if mask.const is not None else [mask])]
-    constraints = f"l,{letters}" + ("" if mask.const is not None else ",b")
-    k.f.ptx(f"{guard}st{qualifiers}{suffix} [$0], {names};", constraints, args)
+    names = braces % ", ".join(f"${i}" for i in range(count))
+    masked = [mask] if mask.const is None else []
+    operands, constraints = _guarded(address, masked, caches)
+    guard, hint = _around(count, masked, caches)
+    text = f"{guard}st{caches.qualifiers}{suffix} [${count}], {names}{hint};"
+    k.f.ptx(text, ",".join([*map(_class, words), *constraints]), [*words, *operands])
+
+
+def _guarded(address: V, masked: list[V], caches: Caching) -> tuple[list[V], list[str]]:
+    """Address, mask and policy as operands, and their constraints."""
+    policy = [] if caches.policy is None else [caches.policy]
+    return [address, *masked, *policy], ["l", *"b" * len(masked), *"l" * len(policy)]
+
+
+def _around(at: int, masked: list[V], caches: Caching) -> tuple[str, str]:
+    """What stands before an access whose address is operand `at`, and behind it."""
+    hint = "" if caches.policy is None else f", ${at + 1 + len(masked)}"
+    return f"@${at + 1} " if masked else "", hint
 
 
 # --- operations ---------------------------------------------------------------------------------------
@@ -189,7 +225,7 @@ def emit_load(k: Kernel, op: Operation) -> None:
     masks = k.tile(mask) if mask is not None else None
     others = k.tile(other) if other is not None else None
     attrs = op.attr_values()
-    qualifiers = policy_text(attrs["cachePolicy"], attrs["isVolatile"], store=False)
+    caches = caching(k, attrs["cachePolicy"], attrs["isVolatile"], store=False)
     t = k.element(op.result)
     inside = k.inside(op.ptr.type) if shape_of(op.ptr.type) else [const(I1, 1)]
     made: dict[int, V] = {}
@@ -199,7 +235,7 @@ def emit_load(k: Kernel, op: Operation) -> None:
         head = group[0]
         on = inside[head] if masks is None else k.f.and_(inside[head], masks[head])
         start = pack(k, [others[r] for r in group] if others is not None else [zero(t)] * len(group))
-        words = global_load(k, pointers[head], start, on, qualifiers)
+        words = global_load(k, pointers[head], start, on, caches)
         made.update(zip(group, unpack(k, words, t, len(group)), strict=True))
     k.set_like(op.result, with_copies(op.ptr, made, len(pointers)))
 
@@ -220,7 +256,7 @@ def emit_store(k: Kernel, op: Operation) -> None:
     mask = op.masked[0] if op.masked else None
     pointers, values = k.tile(op.ptr), k.tile(op.value)
     masks = k.tile(mask) if mask is not None else None
-    qualifiers = policy_text(op.attr_values()["cachePolicy"], False, store=True)
+    caches = caching(k, op.attr_values()["cachePolicy"], False, store=True)
     if shape_of(op.ptr.type):
         inside, own = k.inside(op.ptr.type), k.owns(layout_of(op.ptr))
     else:
@@ -232,7 +268,7 @@ def emit_store(k: Kernel, op: Operation) -> None:
         on = k.f.and_(own, inside[head])
         if masks is not None:
             on = k.f.and_(on, masks[head])
-        global_store(k, pointers[head], pack(k, [values[r] for r in group]), on, qualifiers)
+        global_store(k, pointers[head], pack(k, [values[r] for r in group]), on, caches)
 
 
 @emits(AddPtrOp)
@@ -245,11 +281,14 @@ def emit_addptr(k: Kernel, op: Operation) -> None:
 
 
 __all__ = [
+    "PLAIN",
     "access_groups",
+    "caching",
     "global_load",
     "global_store",
     "pack",
     "pointee",
+    "policy_of",
     "unpack",
     "with_copies",
 ]

@@ -135,7 +135,11 @@ def emit_fence(k: Kernel, op: Operation) -> None:
 
 @emits(AsyncCopyOp)
 def emit_async_copy(k: Kernel, op: Operation) -> None:
-    """Elements from global memory to a buffer; what cp.async cannot move goes through registers."""
+    """Elements from global memory to a buffer; what cp.async cannot move goes through registers.
+
+    Priorities in caches are for loads and the copy engine: to Hopper `cp.async` with a policy is an illegal
+    instruction, as nvJitLink and ptxas of CUDA 13.0 assemble it.
+    """
     assert isinstance(op, AsyncCopyOp)
     mask, other = [*op.masked, None, None][:2]
     buffer, layout = k.buffer(op.dst), layout_of(op.ptr)

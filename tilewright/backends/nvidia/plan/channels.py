@@ -160,7 +160,8 @@ class Channel:
         for prefetch, ring in zip(self.plan.prefetches, self.rings, strict=True):
             buffer = b.make(MemDescIndexOp, [ring, stage], prefetch.ring)
             desc, *indices = (known.get(value, value) for value in prefetch.address)
-            copy = b.effect(TmaLoadOp, [desc, buffer, self.full, stage, b.number(1, i1), *indices])
+            operands = [desc, buffer, self.full, stage, b.number(1, i1), *indices]
+            copy = b.effect(TmaLoadOp, operands, cachePolicy=prefetch.policy)
             copy.location = prefetch.load.location
 
     def receive(self, b: Builder, at: Position) -> None:

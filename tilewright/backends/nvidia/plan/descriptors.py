@@ -170,7 +170,7 @@ def _load(function: FuncOp, op: DescriptorLoadOp) -> None:
     barrier, stage = make_barrier(function, 1, 1), b.number(0)
     buffer = b.make(LocalAllocOp, [], prefetch.ring)
     b.effect(FenceAsyncSharedOp)  # whatever lay there before
-    b.effect(TmaLoadOp, [op.desc, buffer, barrier, stage, b.number(1, i1), *op.indices])
+    b.effect(TmaLoadOp, [op.desc, buffer, barrier, stage, b.number(1, i1), *op.indices], cachePolicy=prefetch.policy)
     if prefetch.alloc is not None:
         replace(prefetch.alloc, [buffer])
     _postpone(op, buffer)

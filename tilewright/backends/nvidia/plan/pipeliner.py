@@ -280,7 +280,8 @@ class Pipeliner:
             buffer = b.make(MemDescIndexOp, [ring, index], prefetch.ring)
             if self.barrier is not None and prefetch.is_block:
                 desc, *indices = (known.get(value, value) for value in prefetch.address)
-                copy = b.effect(TmaLoadOp, [desc, buffer, self.barrier, index, valid, *indices])
+                operands = [desc, buffer, self.barrier, index, valid, *indices]
+                copy = b.effect(TmaLoadOp, operands, cachePolicy=prefetch.policy)
                 copy.location = prefetch.load.location
             else:
                 self._copy_load(b, prefetch, buffer, known, valid)

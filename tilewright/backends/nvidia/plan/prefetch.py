@@ -40,7 +40,7 @@ from tilewright.ops.descriptor import DescriptorLoadOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.facts import AxisFacts
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.memory import CachePolicy, LoadOp, StoreOp
 from tilewright.ops.program import AssumeOp
 from tilewright.ops.shape import TransOp
 
@@ -81,6 +81,12 @@ class Prefetch:
     def buffers(self) -> tuple[LocalAllocOp, ...]:
         """The buffers of products for which a stage of the ring stands."""
         return () if self.alloc is None else (self.alloc, *self.turned)
+
+    @property
+    def policy(self) -> CachePolicy:
+        """What the load asks of the caches."""
+        found: CachePolicy = self.load.attr_values()["cachePolicy"]
+        return found
 
     @property
     def is_block(self) -> bool:

@@ -151,7 +151,9 @@ def _rewrite(load: LoadOp, box: Box, first: Operation) -> None:
     )
     desc = value_before(maker, first)
     places = [_place(load, side, wide=box.wide) for side in box.sides]
-    tile = value_before(DescriptorLoadOp.create(operands=[desc, *places], result_types=[block]), load)
+    hints = {name: value for name, value in load.properties.items() if name == "cachePolicy"}
+    read = DescriptorLoadOp.create(operands=[desc, *places], result_types=[block], properties=hints)
+    tile = value_before(read, load)
     if box.order != tuple(range(len(shape))):
         order = DenseArrayBase.from_list(builtin_i32, list(inverse_order(box.order)))
         turned = TransOp.create(operands=[tile], result_types=[load.result.type], properties={"order": order})

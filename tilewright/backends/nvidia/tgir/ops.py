@@ -29,6 +29,7 @@ from tilewright.ir import text
 from tilewright.ir.asm import FlatOp
 from tilewright.ir.attrs import BOOL, I32
 from tilewright.ops import text as tile_text
+from tilewright.ops.memory import CACHE_POLICY
 from tilewright.ops.spec import REGISTRY
 
 
@@ -179,12 +180,14 @@ class TmaLoadOp(LaidOutOp):
     """
 
     name = "ttng.async_tma_copy_global_to_local"
+    ATTRS: ClassVar = {"cachePolicy": CACHE_POLICY}
     desc = operand_def()
     dst = operand_def()
     barrier = operand_def()
     stage = operand_def()
     pred = operand_def()
     indices = var_operand_def()
+    cachePolicy = opt_prop_def()
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
 
 
