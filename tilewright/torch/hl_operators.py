@@ -107,7 +107,7 @@ def content_of(kernel: Kernel) -> str:
 
 def aside(function: Callable[[], _R]) -> _R:
     """The result of `function`, called where no mode, transform or tracer is: they are all of a thread."""
-    with FakeTensorMode():  # torch 2.11 with CUDA, but no GPU, keeps what the first mode sets up in memory of its thread
+    with FakeTensorMode():  # torch 2.11 with CUDA, but no GPU, keeps what the first mode sets up in a thread's memory
         pass
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(function).result()
