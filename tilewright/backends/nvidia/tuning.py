@@ -67,6 +67,8 @@ ROLE_WARPS = 8
 # Registers of a thread beside the results of all products of a loop with roles. Not measured by itself: attention of
 # width 128, whose results take 128, has 168 registers without ptxas, and spills nothing.
 ROLE_REGISTERS = 24
+# Registers of a thread that turns operands beside the words of a tile that it holds. Not measured: addresses take 20.
+TURNING_REGISTERS = 24
 # Registers of a thread beside the sums and fragments of the products of a rotated loop: statistics of rows, addresses,
 # positions. Not measured by itself: attention with tiles of 128 takes 28.
 ROTATION_REGISTERS = 32
