@@ -50,6 +50,7 @@ from tilewright.backends.nvidia.plan.channels import (
 from tilewright.backends.nvidia.plan.consumer import Consumer, multiply
 from tilewright.backends.nvidia.plan.crew import GROUP, LARGE, Crew, crew_of
 from tilewright.backends.nvidia.plan.operands import fragments_read, stage_operands
+from tilewright.backends.nvidia.plan.pace import products_of_a_function
 from tilewright.backends.nvidia.plan.persistence import Persistence, plan_persistence
 from tilewright.backends.nvidia.plan.pipeliner import SPLIT, asked_stages, computed_operands, taken_beside
 from tilewright.backends.nvidia.plan.prefetch import (
@@ -287,7 +288,7 @@ def _pays(loop: ForOp, prefetches: Sequence[Prefetch], options: CudaOptions, han
     if warps != tuning.ROLE_WARPS or size < tuning.ROLE_BYTES:
         return False
     turns = any(prefetch.copied is not None for prefetch in prefetches)
-    return turns or size >= tuning.ROTATED_BYTES
+    return turns or products_of_a_function(loop) >= tuning.ROTATED_PRODUCTS
 
 
 def _spilling(loop: ForOp, crew: Crew) -> No | None:
@@ -409,6 +410,8 @@ def _with_room(
     copied = [[prefetch for channel in each for prefetch in channel.prefetches] for each in channels]
     every = list(chain.from_iterable(copied))
     wanted = max(asked_stages(loop, options.num_stages) for loop in group)
+    if any(channel.last > channel.first for channel in channels[0]):
+        wanted += 1  # the last products of an iteration read beside the first ones of the next, which is there already
     taken = max(taken_beside(loop, function, every) for loop in group)
     taken += max(scratch_bytes(op) for op in walk(function)) + _SLACK
     stages = min(wanted, (arch.shared_limit - taken) // ring_bytes(copied[0]))
