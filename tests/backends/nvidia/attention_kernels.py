@@ -205,3 +205,54 @@ def widened(q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, 
         values = v.load([start, 0]).to(tl.float16)
         found = tl.dot(share.to(tl.float16), values, found * shrink[:, None])
     out.store([row, 0], (found / weight[:, None]).to(out.dtype))
+
+
+# --- operands of 8 bits ---------------------------------------------------------------------------------
+
+
+@tw.jit
+def of_their_type(
+    q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr,
+    SPECIAL: tl.constexpr = True,
+):  # fmt: skip
+    """Shares become what values are."""
+    row = tl.program_id(0) * M_BLOCK
+    queries = q.load([row, 0])
+    most, weight = tl.full([M_BLOCK], -1000.0, tl.float32), tl.zeros([M_BLOCK], tl.float32)
+    found = tl.zeros([M_BLOCK, WIDTH], tl.float32)
+    for start in tl.range(0, length, N_BLOCK, warp_specialize=SPECIAL):
+        scores = tl.dot(queries, k.load([start, 0]).T)
+        most, share, shrink, weight = softmax_step(scores, most, weight)
+        values = v.load([start, 0])
+        found = tl.dot(share.to(values.dtype), values, found * shrink[:, None])
+    out.store([row, 0], (found / weight[:, None]).to(out.dtype))
+
+
+@tw.jit
+def of_their_type_by_pointers(
+    q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """The same through pointers, for whoever finds roles worth it."""
+    rows, columns, inner = tl.arange(0, M_BLOCK), tl.arange(0, N_BLOCK), tl.arange(0, WIDTH)
+    rows += tl.program_id(0) * M_BLOCK
+    queries = tl.load(q + rows[:, None] * WIDTH + inner)
+    most, weight = tl.full([M_BLOCK], -1000.0, tl.float32), tl.zeros([M_BLOCK], tl.float32)
+    found = tl.zeros([M_BLOCK, WIDTH], tl.float32)
+    for start in range(0, length, N_BLOCK):
+        places = (start + columns)[:, None] * WIDTH + inner
+        scores = tl.dot(queries, tl.load(k + places).T)
+        most, share, shrink, weight = softmax_step(scores, most, weight)
+        found = tl.dot(share.to(v.dtype.element_ty), tl.load(v + places), found * shrink[:, None])
+    tl.store(out + rows[:, None] * WIDTH + inner, (found / weight[:, None]).to(tl.float16))
+
+
+@tw.jit
+def squared(q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """Products of integers, of which the second one reads what is made of the first: nothing is rounded."""
+    row = tl.program_id(0) * M_BLOCK
+    queries = q.load([row, 0])
+    found = tl.zeros([M_BLOCK, WIDTH], tl.int32)
+    for start in tl.range(0, length, N_BLOCK, warp_specialize=True):
+        scores = tl.dot(queries, k.load([start, 0]).T)
+        found = tl.dot((scores & 15).to(tl.int8), v.load([start, 0]), found)
+    out.store([row, 0], found)

@@ -16,7 +16,7 @@ from tests.backends.nvidia.laying import ops
 from tests.backends.nvidia.simt_memory import SimtError
 from tests.backends.nvidia.simt_roles import FIRST, LAST, RANDOM
 from tilewright.backends.nvidia import cubin
-from tilewright.backends.nvidia.plan.roles import usual_registers
+from tilewright.backends.nvidia.plan.crew import Crew
 from tilewright.backends.nvidia.tgir import level
 from tilewright.backends.nvidia.tgir.ops import parse_module, print_module
 from tilewright.backends.nvidia.tgir.types import memdesc_count
@@ -157,7 +157,7 @@ def test_no_warp_waits_for_registers_that_nobody_has(warps: int) -> None:
     case = Case(kernels.product, 2 * K, num_warps=warps)
     roles = [op.attr_values() for op in ops(case.made.whole.module, "ttng.enter_role")]
     asked = sum(int(role["registers"]) * int(role["num_warps"]) for role in roles)
-    assert asked <= usual_registers(warps) * (warps + 4)
+    assert asked <= Crew(warps).usual * (warps + 4)
     assert (asked > 0) == (warps > 4)
     if cubin.whole_program() is not None:
         ptx, code = case.made.whole.assembled()

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import descriptor_kernels
 from tests.backends.nvidia import attention_kernels as kernels
-from tests.backends.nvidia import role_kernels
+from tests.backends.nvidia import gradient_kernels, role_kernels
 from tests.backends.nvidia.descriptor_kernels import Described, describe
 from tests.backends.nvidia.laying import ops
 from tests.backends.nvidia.simt_memory import SimtError
@@ -21,6 +21,7 @@ from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.pipeline import lay_out_module
 from tilewright.backends.nvidia.tgir import level
 from tilewright.backends.nvidia.tgir.ops import parse_module, print_module
+from tilewright.backends.nvidia.tgir.types import memdesc_count
 from tilewright.ir.types import shape_of
 
 Array = np.ndarray[Any, Any]
@@ -256,11 +257,25 @@ def test_registers_that_are_not_handed_on() -> None:
 
 
 def test_roles_unasked() -> None:
-    """Where an iteration copies enough, and eight warps multiply."""
+    """Where products take long enough beside exponentials, and eight warps multiply."""
     plain = {(width, warps): _unasked(width, warps) for width in (64, 128) for warps in (4, 8)}
     assert plain == {(64, 4): [], (64, 8): [], (128, 4): [], (128, 8): [8, 4]}
+    assert _unasked(128, 8, keys=64) == [8, 4]
     assert _unasked(64, 16, rows=256, keys=64) == [16, 4]
     assert not _unasked(64, 16, rows=256, keys=128), "more registers than sixteen warps have"
+
+
+@pytest.mark.parametrize(("width", "stages"), [(128, 3), (64, 0)])
+def test_gradient_of_queries(width: int, stages: int) -> None:
+    """Three products of an exponential, or half of that; keys are read by products of two iterations at a time."""
+    halves = [np.zeros((128, width), np.float16) for _ in range(4)]
+    given = [*halves, *(np.zeros(128, np.float32) for _ in range(2)), np.zeros((128, width), np.float32), 128]
+    sizes = {"CAUSAL": False, "M": 128, "N": 64, "WIDTH": width}
+    made = Described(gradient_kernels.of_queries, given, **sizes, num_warps=8, num_stages=2, tensor_maps=True)
+    rings = [op.result.type for op in ops(made.whole.module, "ttg.local_alloc") if memdesc_count(op.result.type) > 1]
+    assert made.roles == ([8, 4] if stages else [])
+    if stages:
+        assert {memdesc_count(type_) for type_ in rings} == {stages} and not made.refusals("rotation")
 
 
 def test_roles_of_boxes() -> None:

@@ -57,9 +57,12 @@ MULTIPLY_ADDS = 2048
 # unasked. Measured: H100, f16, 128x256x64, 48 KiB, programs that stay: 8192 squared x 512 at 578 TFLOP/s, 503 without
 # roles, x 4096 at 700 for 690. Smaller ones are not measured.
 ROLE_BYTES = 16 * 1024
-# And in a loop whose products need results of others, where these run beside the next ones. Measured: H100, attention,
-# 32 heads of 4096: of width 128, 64 KiB an iteration, 643 TFLOP/s, 539 without roles; of width 64, 32 KiB, 428 and 454.
-ROTATED_BYTES = 64 * 1024
+# And in a loop whose products need results of others, where these run beside the next ones: how many times as long as
+# on exponentials it works on products. Measured: H100, attention, 32 heads of 4096, blocks of 128 keys, TFLOP/s with
+# and without roles: width 128 (2.0) 643 and 539; width 64 (1.0) 428 and 454. H200, blocks of 64 keys, width 128 (2.0):
+# 560 and 461, causal 425 and 328; gradient of queries, 128 x 64, width 128 (3.0): 0.338 ms and 0.487. Between 1 and 2
+# nothing is measured; statistics of rows count as well.
+ROTATED_PRODUCTS = 1.75
 # And the warps that multiply then. Measured: H100, attention of width 64, with roles 8 warps 428 TFLOP/s, 4 warps 410;
 # without them 4 warps, of which several blocks share a multiprocessor and hide the copies of each other, 454. Blocks of
 # 16 warps, four groups, hide each other's exponentials: 256 rows, 64 keys, 474 where 8 warps had 422.
@@ -67,6 +70,8 @@ ROLE_WARPS = 8
 # Registers of a thread beside the results of all products of a loop with roles. Not measured by itself: attention of
 # width 128, whose results take 128, has 168 registers without ptxas, and spills nothing.
 ROLE_REGISTERS = 24
+# Registers of a thread that turns operands beside the words of a tile that it holds. Not measured: addresses take 20.
+TURNING_REGISTERS = 24
 # Registers of a thread beside the sums and fragments of the products of a rotated loop: statistics of rows, addresses,
 # positions. Not measured by itself: attention with tiles of 128 takes 28.
 ROTATION_REGISTERS = 32

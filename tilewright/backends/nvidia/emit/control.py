@@ -1,6 +1,6 @@
 """`scf.for`, `scf.if`, `scf.while`: structured control flow whose conditions are the same for all threads of a block.
 
-Tiles that a loop carries become one phi per register:
+Tiles that a loop carries become one phi per register, of bytes one for four of them:
 
     before -> head: phis; index < upper? -> body ... -> head
                                 \\-> exit: the phis are the results
@@ -13,9 +13,12 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.iterations import counter_of
-from tilewright.backends.llvm.types import I64, V, const
+from tilewright.backends.llvm.types import I8, I64, V, const
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, emits
+from tilewright.backends.nvidia.emit.shared_access import join, part
 from tilewright.ops.control import ForOp, IfOp, WhileOp
+
+_BYTES = 4  # of a register: LLVM gives each byte one of its own, and shares none where control flow joins
 
 
 def _flat(k: Kernel, values: Sequence[SSAValue]) -> list[V]:
@@ -23,8 +26,15 @@ def _flat(k: Kernel, values: Sequence[SSAValue]) -> list[V]:
     out: list[V] = []
     for value in values:
         made = k.values[value]
-        out += [made.base] if isinstance(made, Buffer) else made if isinstance(made, list) else [made]
+        if isinstance(made, list) and _is_in_words(made):
+            out += [join(k, made[i : i + _BYTES]) for i in range(0, len(made), _BYTES)]
+        else:
+            out += [made.base] if isinstance(made, Buffer) else made if isinstance(made, list) else [made]
     return out
+
+
+def _is_in_words(tile: Sequence[V]) -> bool:
+    return tile[0].type is I8 and len(tile) % _BYTES == 0
 
 
 def _bind(k: Kernel, targets: Sequence[SSAValue], like: Sequence[SSAValue], flat: Sequence[V]) -> None:
@@ -33,8 +43,10 @@ def _bind(k: Kernel, targets: Sequence[SSAValue], like: Sequence[SSAValue], flat
     for target, model in zip(targets, like, strict=True):
         made = k.values[model]
         if isinstance(made, list):
-            k.set(target, list(flat[start : start + len(made)]))
-            start += len(made)
+            count = len(made) // _BYTES if _is_in_words(made) else len(made)
+            held = flat[start : start + count]
+            k.set(target, [b for word in held for b in part(k, word, I8)] if count < len(made) else list(held))
+            start += count
             continue
         one = flat[start]
         k.set(target, Buffer(one, made.layout, made.element, made.stride) if isinstance(made, Buffer) else one)

@@ -17,6 +17,7 @@ from tilewright.backends.nvidia.emit.context import Buffer, Kernel
 from tilewright.backends.nvidia.emit.dot import places
 from tilewright.backends.nvidia.emit.operand import Operand
 from tilewright.backends.nvidia.emit.shared_access import join
+from tilewright.backends.nvidia.emit.turned import EVEN_BYTES, ODD_BYTES, in_pairs
 from tilewright.ir.types import i16, ir_name
 from tilewright.layouts.linear import LinearLayout
 
@@ -24,7 +25,6 @@ Words = dict[tuple[int, ...], list[V]]
 
 _WORDS = 4  # of a fragment
 _HALF_UNIT = 1 << 12  # of the last bit of tf32
-_EVEN_BYTES, _ODD_BYTES = 0x6420, 0x7531  # of two words
 
 
 @dataclass(slots=True)
@@ -54,8 +54,8 @@ class LoadedFragments:
         """
         paired = bits == 8
         if paired:
-            buffer = replace(buffer, layout=_in_pairs(buffer.layout), element=i16)
-            layout = _in_pairs(layout)
+            buffer = replace(buffer, layout=in_pairs(buffer.layout, 0), element=i16)
+            layout = in_pairs(layout, 0)
         depth = layout.out_sizes["dim1"]
         return LoadedFragments(k, Operand(k, buffer, layout, 1, depth, step, ir_name(buffer.element)), paired)
 
@@ -86,18 +86,8 @@ class LoadedFragments:
     def _rows(self, low: V, high: V) -> list[V]:
         """Words of two rows from two words of both."""
         return [
-            self.k.f.call("llvm.nvvm.prmt", I32, (low, high, const(I32, chosen)))
-            for chosen in (_EVEN_BYTES, _ODD_BYTES)
+            self.k.f.call("llvm.nvvm.prmt", I32, (low, high, const(I32, chosen))) for chosen in (EVEN_BYTES, ODD_BYTES)
         ]
-
-
-def _in_pairs(layout: LinearLayout) -> LinearLayout:
-    """A layout of elements as one of pairs of rows: without the input bit that tells them apart."""
-    bases = {
-        dim: [(basis[0] >> 1, basis[1]) for basis in group if basis != (1, 0)] for dim, group in layout.bases().items()
-    }
-    sizes = {"dim0": layout.out_sizes["dim0"] // 2, "dim1": layout.out_sizes["dim1"]}
-    return LinearLayout.from_bases(bases, sizes)
 
 
 __all__ = ["LoadedFragments", "Words"]

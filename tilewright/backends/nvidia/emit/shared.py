@@ -16,7 +16,8 @@ from tilewright.backends.llvm.types import I32, VOID, T, V, const, zero
 from tilewright.backends.nvidia.emit import cluster
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.memory import access_groups, global_load, pack, unpack
-from tilewright.backends.nvidia.emit.shared_access import Window, as_integers, from_integers
+from tilewright.backends.nvidia.emit.shared_access import Window, as_integers, from_integers, offsets_in
+from tilewright.backends.nvidia.emit.turned import load_turned
 from tilewright.backends.nvidia.plan.allocate import buffer_stride
 from tilewright.backends.nvidia.tgir.ops import (
     AsyncCommitOp,
@@ -37,15 +38,9 @@ from tilewright.ops.debug import BarrierOp
 
 _COPY_BYTES = (4, 8, 16)  # what cp.async moves (PTX ISA, cp.async)
 _GLOBAL_PTR = T("ptr addrspace(1)")
-_POSITION = ("register", "lane", "warp", "block")
 
 
 # --- tiles to and from buffers ------------------------------------------------------------------------
-
-
-def offsets_in(tile: LinearLayout, buffer: LinearLayout) -> LinearLayout:
-    """(register, lane, warp, block) -> (offset): where a tile's elements lie in a buffer."""
-    return tile.invert_and_compose(buffer).sublayout(list(_POSITION), ["offset"])
 
 
 def store_tile(k: Kernel, registers: Tile, layout: LinearLayout, buffer: Buffer) -> None:
@@ -69,8 +64,9 @@ def store_own(k: Kernel, registers: Tile, layout: LinearLayout, buffer: Buffer) 
 def load_tile(k: Kernel, layout: LinearLayout, buffer: Buffer, t: T) -> Tile:
     """Read a tile whose elements have the type `t` from a buffer."""
     unique, table = unique_registers(layout)
+    turned = load_turned(k, unique, buffer) if memory_bits(buffer.element) == 8 and k.arch.has_ldmatrix else None
     offsets = offsets_in(unique, buffer.layout)
-    made = Window(k, buffer.base, plan_access(offsets, max(8, t.bits), k.arch.has_ldmatrix)).load()
+    made = turned or Window(k, buffer.base, plan_access(offsets, max(8, t.bits), k.arch.has_ldmatrix)).load()
     values = from_integers(k, [made[number] for number in range(len(made))], t)
     return [values[number] for number in table]
 

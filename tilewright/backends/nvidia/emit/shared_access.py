@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 from tilewright.backends.llvm.types import I1, I8, I32, PTR, VOID, T, V
 from tilewright.backends.nvidia.emit.context import Kernel
 from tilewright.layouts.access import Instruction, SharedAccess, immediate_offset
+from tilewright.layouts.linear import LinearLayout
 
 _WORD = 32  # bits
+_POSITION = ("register", "lane", "warp", "block")
 
 # --- elements -----------------------------------------------------------------------------------------
 
@@ -58,6 +60,11 @@ def _words(k: Kernel, integers: Sequence[V]) -> list[V]:
     per = _WORD // integers[0].type.bits
     per = min(per, len(integers))
     return [join(k, integers[i : i + per]) for i in range(0, len(integers), per)] if per > 1 else list(integers)
+
+
+def offsets_in(tile: LinearLayout, buffer: LinearLayout) -> LinearLayout:
+    """(register, lane, warp, block) -> (offset): where a tile's elements lie in a buffer."""
+    return tile.invert_and_compose(buffer).sublayout(list(_POSITION), ["offset"])
 
 
 # --- accesses -----------------------------------------------------------------------------------------
@@ -140,4 +147,4 @@ class Window:
         return self.k.f.shared_at(self._starts[flipped], unit * added)
 
 
-__all__ = ["Window", "as_integers", "from_integers", "integer_type", "join", "part"]
+__all__ = ["Window", "as_integers", "from_integers", "integer_type", "join", "offsets_in", "part"]

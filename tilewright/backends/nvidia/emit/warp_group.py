@@ -27,6 +27,7 @@ from tilewright.backends.nvidia.emit.memory import pack
 from tilewright.backends.nvidia.plan.dots import STEP_BYTES
 from tilewright.backends.nvidia.plan.fragments import parts_of
 from tilewright.backends.nvidia.plan.operands import fragments_read, operand_layout, operand_type
+from tilewright.backends.nvidia.plan.turning import in_order_of_accumulators
 from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp, WarpGroupDotWaitOp
 from tilewright.backends.nvidia.tgir.types import layout_of, memdesc_shape
 from tilewright.base.errors import InternalError
@@ -109,6 +110,7 @@ class Matrix:
         k_axis: the dim that is summed over.
         swizzle: width in bytes.
         transposed: the other dim is the fast one.
+        reordered: K has the order of accumulators (`plan/turning.py`).
     """
 
     layout: LinearLayout
@@ -116,6 +118,7 @@ class Matrix:
     k_axis: int
     swizzle: int
     transposed: bool
+    reordered: bool = False
 
     def offset(self, outer: int, k: int) -> int:
         """Byte offset of an element that starts a row of core matrices."""
@@ -155,11 +158,13 @@ def matrix_of(layout: LinearLayout, bits: int, k_axis: int) -> Matrix:
     for fast in (k_axis, 1 - k_axis):
         for swizzle in SWIZZLE_ALIGNMENT:
             try:
-                found = hardware_swizzled(shape, bits, swizzle, (fast, 1 - fast)) == layout
+                usual = hardware_swizzled(shape, bits, swizzle, (fast, 1 - fast))
             except LayoutError:
                 continue
-            if found and (fast == k_axis or bits == 16):
+            if usual == layout and (fast == k_axis or bits == 16):
                 return Matrix(layout, bits, k_axis, swizzle, fast != k_axis)
+            if bits == 8 and fast == k_axis and in_order_of_accumulators(usual, k_axis) == layout:
+                return Matrix(layout, bits, k_axis, swizzle, False, reordered=True)
     raise InternalError(f"wgmma reads no buffer laid out as\n{layout}")
 
 
@@ -228,6 +233,8 @@ class _Product:
             source = _descriptor(k, k.buffer(left), a, layout, 0)
         else:
             source = _fragments(k, left, bits)
+        if b.reordered and (a is not None or read is not None or not _is_reordered(layout_of(left))):
+            raise InternalError("the operands of a wgmma have K in different orders")
         types = (_TYPES[ir_name(operand_type(left)[1])], _TYPES[ir_name(element)])
         result = I32 if types[0] == "s8" else F32
         target = _descriptor(k, k.buffer(right), b, layout, 1)
@@ -284,6 +291,11 @@ def _fragments(k: Kernel, value: SSAValue, bits: int) -> Words:
             k.f.cast("bitcast", pack(k, held[i : i + per_word])[0], I32) for i in range(0, size, per_word)
         ]
     return found
+
+
+def _is_reordered(layout: LinearLayout) -> bool:
+    """Whether fragments of 8 bits have K in the order of accumulators: a lane's neighbour is two columns further."""
+    return (0, 2) in layout.bases()["lane"]
 
 
 def _run(k: Kernel, product: _Product, c: Tile, steps: Sequence[int], together: bool = False) -> Tile:

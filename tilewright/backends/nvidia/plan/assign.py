@@ -33,7 +33,7 @@ from tilewright.backends.nvidia.plan.anchors import (
     cycles,
     within_warps,
 )
-from tilewright.backends.nvidia.plan.dots import DotPlan, SharedOperand
+from tilewright.backends.nvidia.plan.dots import DotPlan, SharedOperand, is_only_turned
 from tilewright.backends.nvidia.plan.networks import network_layouts
 from tilewright.backends.nvidia.plan.relations import (
     follows_result,
@@ -46,6 +46,7 @@ from tilewright.backends.nvidia.plan.relations import (
 )
 from tilewright.backends.nvidia.plan.relayout import Form, Plan, Shared, rewrite
 from tilewright.backends.nvidia.plan.team import Team
+from tilewright.backends.nvidia.plan.turning import turning_layout
 from tilewright.backends.nvidia.tgir.types import memory_bits
 from tilewright.base.errors import CompilationError
 from tilewright.ir.op import location_of
@@ -324,13 +325,17 @@ class _States:
         shape = padded_shape(shape_of(op.results[0].type))
         vector = _VECTOR_BITS // memory_bits(element_type(op.results[0].type))
         self.operands[op] = (None,) * len(op.operands)
+        if is_only_turned(op.results[0], self._plan):
+            return State(turning_layout(shape, self.team.warps), _MEMORY)
         least = max(1, math.prod(shape) // (WARP * self.team.warps))
         return State(self.team.blocked(shape, None, min(vector, least)), _MEMORY)
 
+    def _plan(self, op: DotOp) -> DotPlan:
+        return self.dots.get(op) or self.dots.setdefault(op, self._planner(op))
+
     def _dot(self, op: Operation) -> State:
         assert isinstance(op, DotOp)
-        plan = self.dots.get(op) or self.dots.setdefault(op, self._planner(op))
-        return State(plan.accumulator, _ACCUMULATOR)
+        return State(self._plan(op).accumulator, _ACCUMULATOR)
 
     def _combining(self, op: Operation) -> State:
         """Elements of tiles of one shape are combined: the layout of the operands decides."""

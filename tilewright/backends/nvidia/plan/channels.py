@@ -9,29 +9,39 @@ have one of their own, so that the first are released before the last are waited
     o = p v + o         rank 1                          receive V, release V
 
 The rank of a product is the number of products on the longest way through the iteration to it.
+
+What lies across for its products (`turning`) comes by two rings: the copy engine fills one, from which four warps that
+do nothing else put it, turned, into the one that products read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.backends.nvidia.plan.building import Builder, make_barrier, ring_type
 from tilewright.backends.nvidia.plan.prefetch import Prefetch
+from tilewright.backends.nvidia.plan.turning import turning_layout
 from tilewright.backends.nvidia.tgir.ops import (
     ArriveBarrierOp,
+    FenceAsyncSharedOp,
     LocalAllocOp,
+    LocalLoadOp,
+    LocalStoreOp,
     MemDescIndexOp,
     TmaLoadOp,
     WaitPhaseOp,
     WarpGroupDotOp,
 )
+from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, memdesc_shape, with_layout
 from tilewright.ir.types import i1, i32
 from tilewright.ir.walk import walk
 from tilewright.ops.elementwise import AddIOp, SelectOp, SubIOp
 from tilewright.ops.function import FuncOp
+
+TURNING = 4  # warps
 
 Position = tuple[SSAValue, SSAValue]
 """Stage and parity (i32), the same for all channels of a loop: each takes one step an iteration."""
@@ -49,6 +59,11 @@ class ChannelPlan:
     prefetches: tuple[Prefetch, ...]
     first: int
     last: int
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether some of it is turned on its way."""
+        return any(prefetch.copied is not None for prefetch in self.prefetches)
 
 
 def channels_of(prefetches: Sequence[Prefetch], body: Block) -> list[ChannelPlan]:
@@ -70,7 +85,7 @@ def like(one: ChannelPlan, other: ChannelPlan) -> ChannelPlan | None:
     """A channel with its loads in the order in which another has buffers for them; None if it has not."""
     left, found = list(other.prefetches), list[Prefetch]()
     for wanted in one.prefetches:
-        fitting = next((prefetch for prefetch in left if prefetch.ring == wanted.ring), None)
+        fitting = next((p for p in left if (p.ring, p.copied) == (wanted.ring, wanted.copied)), None)
         if fitting is not None:
             left.remove(fitting)
             found.append(fitting)
@@ -127,42 +142,97 @@ def before(b: Builder, stage: SSAValue, stages: int) -> SSAValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Turned:
+    """What a channel brings by another ring, from which it is turned.
+
+    Args:
+        rings: that ring for each load, None for those that are not turned.
+        full, empty: its barriers.
+    """
+
+    rings: tuple[SSAValue | None, ...]
+    full: SSAValue
+    empty: SSAValue
+
+    @staticmethod
+    def make(function: FuncOp, plan: ChannelPlan, stages: int, b: Builder) -> Turned | None:
+        """As `Channel.make`; None where nothing is turned."""
+        copied = [prefetch.copied for prefetch in plan.prefetches]
+        if not plan.is_turned:
+            return None
+        full = make_barrier(function, stages, sum(type_ is not None for type_ in copied))
+        empty = make_barrier(function, stages, TURNING)
+        rings = (None if type_ is None else b.make(LocalAllocOp, [], ring_type(type_, stages)) for type_ in copied)
+        return Turned(tuple(rings), full, empty)
+
+
+@dataclass(frozen=True, slots=True)
 class Channel:
     """A channel that a function has.
 
     Args:
         plan: what passes through it.
-        rings: a ring for each load.
+        rings: a ring for each load, which products read.
         full, empty: its barriers.
+        turned: where what is turned comes from.
     """
 
     plan: ChannelPlan
     rings: tuple[SSAValue, ...]
     full: SSAValue
     empty: SSAValue
+    turned: Turned | None
 
     @staticmethod
     def make(function: FuncOp, plan: ChannelPlan, stages: int, warps: int, b: Builder) -> Channel:
         """Barriers at the start of a function and rings at `b`, for so many warps that read."""
-        full = make_barrier(function, stages, len(plan.prefetches))
+        copies = sum(prefetch.copied is None for prefetch in plan.prefetches)
+        full = make_barrier(function, stages, copies + (TURNING if plan.is_turned else 0))
         empty = make_barrier(function, stages, warps)
         rings = tuple(b.make(LocalAllocOp, [], ring_type(p.ring, stages)) for p in plan.prefetches)
-        return Channel(plan, rings, full, empty)
+        return Channel(plan, rings, full, empty, Turned.make(function, plan, stages, b))
 
     def of(self, plan: ChannelPlan) -> Channel:
         """The same rings and barriers, for the loads of another loop."""
-        return Channel(plan, self.rings, self.full, self.empty)
+        return replace(self, plan=plan)
 
     def fill(self, b: Builder, known: Mapping[SSAValue, SSAValue], at: Position) -> None:
         """Copy what one iteration reads as soon as the stage is empty."""
         stage, parity = at
-        b.effect(WaitPhaseOp, [self.empty, stage, b.binary(SubIOp, b.number(1), parity)])
-        for prefetch, ring in zip(self.plan.prefetches, self.rings, strict=True):
-            buffer = b.make(MemDescIndexOp, [ring, stage], prefetch.ring)
+        other, turned = b.binary(SubIOp, b.number(1), parity), self.turned
+        if turned is not None:
+            b.effect(WaitPhaseOp, [turned.empty, stage, other])
+        if any(prefetch.copied is None for prefetch in self.plan.prefetches):
+            b.effect(WaitPhaseOp, [self.empty, stage, other])
+        for number, (prefetch, ring) in enumerate(zip(self.plan.prefetches, self.rings, strict=True)):
+            full, type_, source = self.full, prefetch.ring, None
+            if turned is not None and prefetch.copied is not None:
+                full, type_, source = turned.full, prefetch.copied, turned.rings[number]
+            buffer = b.make(MemDescIndexOp, [ring if source is None else source, stage], type_)
             desc, *indices = (known.get(value, value) for value in prefetch.address)
-            operands = [desc, buffer, self.full, stage, b.number(1, i1), *indices]
+            operands = [desc, buffer, full, stage, b.number(1, i1), *indices]
             copy = b.effect(TmaLoadOp, operands, cachePolicy=prefetch.policy)
             copy.location = prefetch.load.location
+
+    def turn(self, b: Builder, at: Position) -> None:
+        """Turn what has been copied for one iteration as soon as there is room for it."""
+        stage, parity = at
+        turned = self.turned
+        if turned is None:
+            return
+        b.effect(WaitPhaseOp, [self.empty, stage, b.binary(SubIOp, b.number(1), parity)])
+        all_ = zip(self.plan.prefetches, self.rings, turned.rings, strict=True)
+        pairs = [(prefetch, ring, source) for prefetch, ring, source in all_ if source is not None]
+        filled = [b.make(MemDescIndexOp, [source, stage], _copied(p)) for p, _, source in pairs]
+        b.effect(WaitPhaseOp, [turned.full, stage, parity, *filled])
+        for (prefetch, ring, _), copied in zip(pairs, filled, strict=True):
+            held = layout_of(prefetch.load.result)
+            layout = turning_layout(memdesc_shape(prefetch.ring), held.in_sizes["warp"], TURNING)
+            tile = b.make(LocalLoadOp, [copied], with_layout(prefetch.load.result.type, layout))
+            b.effect(LocalStoreOp, [tile, b.make(MemDescIndexOp, [ring, stage], prefetch.ring)])
+        b.effect(FenceAsyncSharedOp)  # wgmma reads what was stored, and the engine writes where was read
+        for barrier in (self.full, turned.empty):
+            b.effect(ArriveBarrierOp, [barrier, stage, b.number(1, i1)])
 
     def receive(self, b: Builder, at: Position) -> None:
         """Wait until a stage is full."""
@@ -175,4 +245,11 @@ class Channel:
         b.effect(ArriveBarrierOp, [self.empty, stage, b.number(1, i1) if holds is None else holds])
 
 
-__all__ = ["Channel", "ChannelPlan", "Position", "before", "channels_of", "following", "like", "product_ranks"]
+def _copied(prefetch: Prefetch) -> MemDescType:
+    assert prefetch.copied is not None
+    return prefetch.copied
+
+
+__all__ = [
+    "TURNING", "Channel", "ChannelPlan", "Position", "before", "channels_of", "following", "like", "product_ranks",
+]  # fmt: skip

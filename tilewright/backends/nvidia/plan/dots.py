@@ -9,8 +9,8 @@ warps first.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from xdsl.ir import Operation, SSAValue
@@ -18,6 +18,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.backends.nvidia.arch import WARP, Arch
 from tilewright.backends.nvidia.plan.fragments import Fragments, fragment_layouts, lies_across
 from tilewright.backends.nvidia.plan.subjects import TENSOR_CORES, WGMMA
+from tilewright.backends.nvidia.plan.turning import in_order_of_accumulators
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name, shape_of
@@ -55,12 +56,14 @@ class SharedOperand:
         element_bits: bits of an element.
         k_axis: the dim that is summed over: 1 for A, 0 for B.
         by_threads: threads read it as fragments, and it has its other dim fast.
+        turned: it arrives with its other dim fast, and is turned by threads (`plan/turning.py`).
     """
 
     shape: tuple[int, ...]
     element_bits: int
     k_axis: int
     by_threads: bool = False
+    turned: bool = False
 
     def layout_for(self, source: LinearLayout) -> LinearLayout:
         """The buffer for a tile that arrives in the layout `source`, with the widest swizzle.
@@ -74,7 +77,8 @@ class SharedOperand:
             fast = fast_dim(source) if self.element_bits == 16 else self.k_axis
         order = (fast, 1 - fast)
         swizzle = widest_swizzle(self.shape, self.element_bits, order)
-        return hardware_swizzled(self.shape, self.element_bits, swizzle, order)
+        layout = hardware_swizzled(self.shape, self.element_bits, swizzle, order)
+        return in_order_of_accumulators(layout, self.k_axis) if self.turned else layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,11 +265,20 @@ def _fragments_plan(index: int, shape: Sequence[int], depth: int, num_warps: int
 def _wgmma_plan(op: DotOp, shape: Sequence[int], depth: int, num_warps: int, bits: int) -> Yes[DotPlan]:
     warps, n = _warps_and_columns(shape, num_warps)
     a: LinearLayout | SharedOperand = SharedOperand((shape[0], depth), bits, 1)
-    where = "shared memory"
+    b, how = SharedOperand((depth, shape[1]), bits, 0), "a from shared memory"
     if _computed_in_loop(op.a, op):
-        a, where = wgmma_operand_a(warps, (shape[0], depth), bits), "registers"
-    plan = DotPlan("wgmma", wgmma_accumulator(warps, n, shape), a, SharedOperand((depth, shape[1]), bits, 0))
-    return Yes(plan, f"64 rows x {n} columns at a time, a from {where}")
+        a, how = wgmma_operand_a(warps, (shape[0], depth), bits), "a from registers"
+        if bits == 8 and 1 in lies_across(op):
+            a, b = in_order_of_accumulators(a, 1), replace(b, turned=True)
+            how += ", b turned, as K is not its fast dim"
+    return Yes(DotPlan("wgmma", wgmma_accumulator(warps, n, shape), a, b), f"64 rows x {n} columns at a time, {how}")
+
+
+def is_only_turned(tile: SSAValue, plan: Callable[[DotOp], DotPlan]) -> bool:
+    """Whether all that is done with a tile of tile IR is to turn it, and multiply it."""
+    users = [use.operation for use in tile.uses]
+    plans = [plan(user).b for user in users if isinstance(user, DotOp) and user.b is tile]
+    return len(plans) == len(users) > 0 and all(isinstance(b, SharedOperand) and b.turned for b in plans)
 
 
 def _computed_in_loop(value: SSAValue, user: Operation) -> bool:
@@ -399,6 +412,7 @@ __all__ = [
     "fast_dim",
     "fragment_bits",
     "is_fma",
+    "is_only_turned",
     "is_wgmma",
     "plan_dot",
     "precision",

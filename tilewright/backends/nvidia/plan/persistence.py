@@ -28,12 +28,13 @@ from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import MOST_REGISTERS, Arch
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.nvidia.plan.building import Builder
+from tilewright.backends.nvidia.plan.pace import product_cycles
 from tilewright.backends.nvidia.tgir.ops import LaidOutOp, ProgramCountOp, ProgramPlaceOp, WarpGroupDotOp
-from tilewright.backends.nvidia.tgir.types import MemDescType, memdesc_shape, memory_bits, tile_words
+from tilewright.backends.nvidia.tgir.types import tile_words
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.effect_traits import effects, is_atomic, is_without_effects
-from tilewright.ir.types import element_type, i32, shape_of
+from tilewright.ir.types import i32
 from tilewright.ir.walk import every, walk
 from tilewright.ops.control import ForOp, WhileOp, YieldOp
 from tilewright.ops.descriptor import MakeTensorDescOp
@@ -41,8 +42,6 @@ from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.program import AssumeOp, GetProgramIdOp, GridOp
 from tilewright.passes.rewriting import erase, move_before, replace
-
-_CYCLE_BYTES = 4096  # of products of one row and one column that the tensor cores of a multiprocessor make in a cycle
 
 
 def why_in_order(function: FuncOp) -> No | None:
@@ -80,7 +79,7 @@ def plan_persistence(
     dots = [op for loop in loops for op in every(loop, WarpGroupDotOp)]
     if not _alone(dots, shared_bytes, options, arch):
         return No("blocks that share a multiprocessor load and store while others multiply")
-    cycles = max(1, sum(map(_cycles, dots)))
+    cycles = max(1, sum(map(product_cycles, dots)))
     known = sum(map(_iterations, loops)) * cycles
     if known > tuning.PROGRAM_CYCLES * tuning.LONG_PROGRAM:
         return No(f"of its {known} cycles a program waits {tuning.PROGRAM_CYCLES}")
@@ -113,13 +112,6 @@ def _alone(dots: Sequence[WarpGroupDotOp], shared_bytes: int, options: CudaOptio
     """Whether a multiprocessor has room for one block of the kernel at a time, by its products and rings alone."""
     registers = min(sum(tile_words(dot.d.type) for dot in dots) + tuning.ROLE_REGISTERS, MOST_REGISTERS)
     return arch.blocks_per_multiprocessor(options.block_warps, registers, min(shared_bytes, arch.shared_limit)) < 2
-
-
-def _cycles(dot: WarpGroupDotOp) -> int:
-    """What the tensor cores of a multiprocessor take for a product."""
-    assert isinstance(dot.b.type, MemDescType)
-    depth, columns = memdesc_shape(dot.b.type)
-    return shape_of(dot.d.type)[0] * columns * depth * memory_bits(element_type(dot.b.type.tile)) // 8 // _CYCLE_BYTES
 
 
 def _iterations(loop: ForOp) -> int:

@@ -22,6 +22,7 @@ from tilewright.backends.nvidia.emit.memory import access_groups
 from tilewright.backends.nvidia.emit.shared import contiguous, offsets_in
 from tilewright.backends.nvidia.plan.operands import buffer_layout
 from tilewright.backends.nvidia.plan.tma import buffer_type
+from tilewright.backends.nvidia.plan.turning import is_turned
 from tilewright.backends.nvidia.tgir.facts import axis_facts
 from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp, LocalAllocOp, WarpGroupDotOp
 from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, memdesc_bytes, memdesc_type, memory_bits
@@ -64,6 +65,8 @@ class Prefetch:
         order: the buffer holds the tile with its dims in this order; None for as it is.
         alloc: the buffer of a product that a stage of the ring stands for; None if tiles are read from the ring.
         turned: further buffers for which it stands: the same bytes, seen with their dims in another order.
+        copied: type of the buffer that the copy engine fills, if a role of its own turns what it brings
+            (`plan/turning.py`), and puts it into the ring.
     """
 
     load: Load
@@ -71,6 +74,7 @@ class Prefetch:
     order: tuple[int, ...] | None = None
     alloc: LocalAllocOp | None = None
     turned: tuple[LocalAllocOp, ...] = ()
+    copied: MemDescType | None = None
 
     @property
     def address(self) -> Sequence[SSAValue]:
@@ -288,6 +292,19 @@ def block_prefetch(load: DescriptorLoadOp) -> Prefetch:
     return Prefetch(load, usual)
 
 
+def turned_on_the_way(prefetch: Prefetch) -> Prefetch:
+    """The prefetch of a block that a role turns for the products that read it, if they read nothing else of it."""
+    buffers = [use.operation for use in prefetch.load.result.uses]
+    if prefetch.alloc is not None or not prefetch.is_block or len(buffers) != 1:
+        return prefetch
+    (buffer,) = buffers
+    if not isinstance(buffer, LocalAllocOp) or not is_turned(layout_of(prefetch.load.result)):
+        return prefetch
+    type_ = buffer.result.type
+    assert isinstance(type_, MemDescType)
+    return Prefetch(prefetch.load, type_, alloc=buffer, copied=prefetch.ring)
+
+
 def _prefetch(load: Load, facts: Facts[AxisFacts]) -> Answer[Prefetch]:
     if isinstance(load, DescriptorLoadOp):
         return Yes(block_prefetch(load))
@@ -350,10 +367,11 @@ def inverse_order(order: Sequence[int]) -> tuple[int, ...]:
 
 def ring_bytes(prefetches: Iterable[Prefetch]) -> int:
     """Bytes of one stage of all rings."""
-    return sum(memdesc_bytes(prefetch.ring) for prefetch in prefetches)
+    types = [type_ for prefetch in prefetches for type_ in (prefetch.ring, prefetch.copied) if type_ is not None]
+    return sum(map(memdesc_bytes, types))
 
 
 __all__ = [
     "Prefetch", "address_slice", "block_prefetch", "changed_by", "inverse_order", "loads_ahead", "loop_of", "may_write",
-    "overwritten", "plan_prefetches", "ring_bytes", "words_of",
+    "overwritten", "plan_prefetches", "ring_bytes", "turned_on_the_way", "words_of",
 ]  # fmt: skip

@@ -15,6 +15,9 @@ Both loops count their iterations alike, through all loops around: stage and par
 copying loop is what `address_slice` finds; scalars in front of the loops are computed by all warps. Loops with products
 that follow each other, as blocks of keys with and without a mask, go through the same channels one after the other.
 
+Where operands have to be turned for their products (`turning`), four warps more do that, between a ring that is copied
+to and one that is read.
+
 What is copied runs ahead of all that the kernel does to memory meanwhile, so nothing of it may write what is loaded.
 Where something stands against it the loop is pipelined as any other (`pipeliner`).
 """
@@ -45,7 +48,9 @@ from tilewright.backends.nvidia.plan.channels import (
     product_ranks,
 )
 from tilewright.backends.nvidia.plan.consumer import Consumer, multiply
+from tilewright.backends.nvidia.plan.crew import GROUP, LARGE, Crew, crew_of
 from tilewright.backends.nvidia.plan.operands import fragments_read, stage_operands
+from tilewright.backends.nvidia.plan.pace import products_of_a_function
 from tilewright.backends.nvidia.plan.persistence import Persistence, plan_persistence
 from tilewright.backends.nvidia.plan.pipeliner import SPLIT, asked_stages, computed_operands, taken_beside
 from tilewright.backends.nvidia.plan.prefetch import (
@@ -56,6 +61,7 @@ from tilewright.backends.nvidia.plan.prefetch import (
     may_write,
     plan_prefetches,
     ring_bytes,
+    turned_on_the_way,
 )
 from tilewright.backends.nvidia.plan.rotation import registers_of
 from tilewright.backends.nvidia.plan.subjects import PERSISTENT, RING, ROLES
@@ -80,10 +86,6 @@ from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import StoreOp
 from tilewright.passes.rewriting import move_before
 
-_GROUP = 4  # warps: registers are handed on between groups
-_REGISTERS = 65536  # of a multiprocessor
-_COPYING, _LEAST, _MOST = 40, 24, 240  # registers of a thread that copies, of large blocks; of others, at most
-_LARGE = 16  # warps that multiply, which have few registers each
 _SLACK = 2048  # bytes of shared memory for barriers and what alignment leaves
 _STORES = (StoreOp, DescriptorStoreOp, TmaStoreSlicesOp)  # what they write is at their first operand
 _MATH_BARRIER = 1  # of the hardware's; 0 is that of all warps
@@ -129,15 +131,13 @@ class RolePlan:
         around: the loops around those with products, outermost first.
         parts: the loops with products, one after the other.
         stages: of the rings.
-        warps: that multiply.
-        registers: of a thread that copies, and of one that multiplies; 0 for what all have.
+        crew: who does it.
     """
 
     around: Sequence[Level]
     parts: Sequence[Part]
     stages: int
-    warps: int
-    registers: tuple[int, int]
+    crew: Crew
 
     @property
     def prefetches(self) -> list[Prefetch]:
@@ -210,14 +210,12 @@ def _answer(
         return None
     if len(group) < len(loops):
         return No("the kernel has several loops with products", next(op for op in loops if op is not group[0]))
-    registers = _registers(options) if hands_on else (0, 0)
+    every = list(chain.from_iterable(prefetches.values()))
+    crew = crew_of(options, every, hands_on=hands_on)
     for loop in group:
-        no = _unfit(loop, prefetches[loop], options) or _spilling(
-            loop, registers[1] or usual_registers(options.block_warps)
-        )
+        no = _unfit(loop, prefetches[loop], crew) or _spilling(loop, crew)
         if no is not None:
             return no
-    every = list(chain.from_iterable(prefetches.values()))
     no = _changed(function, [*_around(group[0]), group[-1]][0], [p.load.operands[0] for p in every])
     if no is not None:
         return no
@@ -227,13 +225,16 @@ def _answer(
     levels = _levels(function, group, prefetches)
     if isinstance(levels, No):
         return levels
-    return _with_room(function, group, levels, channels, registers, options, arch)
+    return _with_room(function, group, levels, channels, crew, options, arch)
 
 
 def _prefetches(function: FuncOp, group: Sequence[ForOp]) -> dict[ForOp, list[Prefetch]]:
     """What each loop copies ahead."""
     planned = {loop: plan_prefetches(loop, function) for loop in group}
-    return {loop: [answer.plan for _, answer in planned[loop] if isinstance(answer, Yes)] for loop in group}
+    return {
+        loop: [turned_on_the_way(answer.plan) for _, answer in planned[loop] if isinstance(answer, Yes)]
+        for loop in group
+    }
 
 
 def _wanted(prefetches: Mapping[ForOp, Sequence[Prefetch]], options: CudaOptions, hands_on: bool) -> bool:
@@ -281,28 +282,32 @@ def _pays(loop: ForOp, prefetches: Sequence[Prefetch], options: CudaOptions, han
     ranks = product_ranks(loop.body.block)
     if not hands_on or 1 not in ranks.values():
         return False
-    if warps == _LARGE:
+    if warps == LARGE:
         dots = [op for op in ranks if isinstance(op, WarpGroupDotOp)]
-        return size >= tuning.ROLE_BYTES and registers_of(dots) <= _registers(options)[1]
-    return size >= tuning.ROTATED_BYTES and warps == tuning.ROLE_WARPS
+        return size >= tuning.ROLE_BYTES and registers_of(dots) <= crew_of(options, prefetches).held
+    if warps != tuning.ROLE_WARPS or size < tuning.ROLE_BYTES:
+        return False
+    turns = any(prefetch.copied is not None for prefetch in prefetches)
+    return turns or products_of_a_function(loop) >= tuning.ROTATED_PRODUCTS
 
 
-def _spilling(loop: ForOp, registers: int) -> No | None:
+def _spilling(loop: ForOp, crew: Crew) -> No | None:
     """Why registers do not suffice for the results of all products, which is what the loop has at once."""
     dots = [op for op in walk(loop) if isinstance(op, WarpGroupDotOp)]
     needed = sum(tile_words(dot.d.type) for dot in dots) + tuning.ROLE_REGISTERS
-    if needed <= registers:
+    if needed <= crew.held:
         return None
-    why = f"results of products would take {needed} registers a thread, of {registers}"
+    why = f"results of products would take {needed} registers a thread, of {crew.held}"
     return No(why, instead="smaller blocks, or nvidia-cuda-nvcc, whose ptxas lets warps hand registers on")
 
 
-def _unfit(loop: ForOp, prefetches: Sequence[Prefetch], options: CudaOptions) -> No | None:
+def _unfit(loop: ForOp, prefetches: Sequence[Prefetch], crew: Crew) -> No | None:
     """Why a loop cannot be divided, but for its addresses, shared memory, and what else the kernel does."""
-    if options.block_warps % _GROUP:
+    if crew.warps % GROUP:
         return No("roles are groups of four warps", instead="num_warps=4 or 8")
-    if (options.block_warps + _GROUP) * WARP > MAX_THREADS:
-        return No(f"a block of {options.block_warps} warps has no room for {_GROUP} more", instead="num_warps=4 or 8")
+    if crew.total * WARP > MAX_THREADS:
+        more = crew.total - crew.warps
+        return No(f"a block of {crew.warps} warps has no room for {more} more", instead="num_warps=4 or 8")
     if not any(p.is_block for p in prefetches):
         return No("no load of the loop is made by the copy engine", instead="TensorDescriptor arguments")
     pointers = next((p.load for p in prefetches if not p.is_block), None)
@@ -397,7 +402,7 @@ def _with_room(
     group: Sequence[ForOp],
     levels: tuple[Sequence[Level], Sequence[Level]],
     channels: Sequence[Sequence[ChannelPlan]],
-    registers: tuple[int, int],
+    crew: Crew,
     options: CudaOptions,
     arch: Arch,
 ) -> Answer[RolePlan]:
@@ -405,6 +410,8 @@ def _with_room(
     copied = [[prefetch for channel in each for prefetch in channel.prefetches] for each in channels]
     every = list(chain.from_iterable(copied))
     wanted = max(asked_stages(loop, options.num_stages) for loop in group)
+    if any(channel.last > channel.first for channel in channels[0]):
+        wanted += 1  # the last products of an iteration read beside the first ones of the next, which is there already
     taken = max(taken_beside(loop, function, every) for loop in group)
     taken += max(scratch_bytes(op) for op in walk(function)) + _SLACK
     stages = min(wanted, (arch.shared_limit - taken) // ring_bytes(copied[0]))
@@ -417,28 +424,12 @@ def _with_room(
     if taken + stages * ring_bytes(copied[0]) + more > arch.shared_limit:
         computed = [[] for _ in group]
     parts = [Part(*row) for row in zip(levels[1], channels, computed, strict=True)]
-    plan = RolePlan(levels[0], parts, stages, options.block_warps, registers)
-    what = f"{_GROUP} warps copy, {options.block_warps} multiply, {stages} stages between them"
+    plan = RolePlan(levels[0], parts, stages, crew)
+    what = f"{GROUP} warps copy, " + (f"{GROUP} turn, " if crew.turns else "")
+    what += f"{crew.warps} multiply, {stages} stages between them"
     what += f", for {len(group)} loops one after the other" if len(group) > 1 else ""
-    return Yes(plan, what + (f"; {registers[0]} and {registers[1]} registers" if any(registers) else ""))
-
-
-def _registers(options: CudaOptions) -> tuple[int, int]:
-    """Registers of a thread that copies and of one that multiplies; 0 for what each has anyway.
-
-    A warp that asks for more waits until others of the block have given them back: together no more than the block
-    began with, or it waits for ever.
-    """
-    warps = options.block_warps
-    usual = usual_registers(warps)
-    copying = _COPYING if warps < _LARGE else _LEAST
-    left = min((usual * (warps + _GROUP) - copying * _GROUP) // warps // 8 * 8, _MOST)
-    return (0, 0) if options.maxnreg is not None or left <= usual else (copying, left)
-
-
-def usual_registers(warps: int) -> int:
-    """Registers of each thread where roles have as many, beside so many warps that multiply."""
-    return min(255, _REGISTERS // (WARP * (warps + _GROUP)) // 8 * 8)
+    handed = [crew.copying, *([crew.turning] if crew.turns else []), crew.multiplying]
+    return Yes(plan, what + (f"; {', '.join(map(str, handed[:-1]))} and {handed[-1]} registers" if handed[-1] else ""))
 
 
 # --- rewriting ----------------------------------------------------------------------------------------------------
@@ -458,26 +449,28 @@ class _Splitter:
 
     def run(self) -> None:
         """Put all but scalars and descriptors into the role that multiplies, and make the one that copies."""
-        plan, block = self.plan, self.function.body.block
+        plan, crew, block = self.plan, self.plan.crew, self.function.body.block
         front, end = _front(block), block.last_op
         assert end is not None
         moved = [op for op in block.ops if op not in front and op is not end]
         b = Builder(end)
-        first = [Channel.make(self.function, c, plan.stages, plan.warps, b) for c in plan.parts[0].channels]
+        first = [Channel.make(self.function, c, plan.stages, crew.warps, b) for c in plan.parts[0].channels]
         self.channels = [[c.of(p) for c, p in zip(first, part.channels, strict=True)] for part in plan.parts]
         b.effect(BarrierOp, space="local")  # barriers are made
-        copies = b.compare("uge", b.make(WarpIdOp, [], i32), b.number(plan.warps))
-        regions = [self._empty_region(), self._empty_region()]
-        branch = b.insert(IfOp.create(operands=[copies], result_types=[], regions=regions))
-        branch.location = plan.parts[0].level.loop.location
-        self._enter(regions[0], plan.warps, _GROUP, plan.registers[0], 0)
-        self._copy(regions[0])
-        entry = self._enter(regions[1], 0, plan.warps, plan.registers[1], _MATH_BARRIER)
+        warp = b.make(WarpIdOp, [], i32)
+        copies, rest = self._branch(b, b.compare("uge", warp, b.number(crew.first_copying)))
+        self._enter(copies, crew.first_copying, crew.copying, 0)
+        self._copy(copies)
+        if crew.turns:
+            # Behind those that multiply: what they have in shared memory meets nothing that is copied to be turned.
+            b = self._end(rest)
+            rest, turns = self._branch(b, b.compare("ult", warp, b.number(crew.warps)))
+            self._loops(self._enter(turns, crew.warps, crew.turning, 0), plan.around, {}, self._turn)
+        entry = self._enter(rest, 0, crew.multiplying, _MATH_BARRIER, crew.warps)
         for op in moved:
             move_before(op, entry.before)
-        registers = plan.registers[1] or usual_registers(plan.warps)
         consumers = [
-            Consumer(part.level.loop, channels, plan.stages, part.computed, registers, self.decisions)
+            Consumer(part.level.loop, channels, plan.stages, part.computed, crew.held, self.decisions)
             for part, channels in zip(plan.parts, self.channels, strict=True)
         ]
         multiply([level.loop for level in plan.around], consumers)
@@ -488,11 +481,21 @@ class _Splitter:
         block.add_op(end)
         return Region(block)
 
+    def _branch(self, b: Builder, condition: SSAValue) -> tuple[Region, Region]:
+        """Regions of those for whom a condition holds, and of the others."""
+        regions = self._empty_region(), self._empty_region()
+        branch = b.insert(IfOp.create(operands=[condition], result_types=[], regions=regions))
+        branch.location = self.plan.parts[0].level.loop.location
+        return regions
+
     @staticmethod
-    def _enter(region: Region, first: int, warps: int, registers: int, barrier: int) -> Builder:
-        end = region.block.last_op
-        assert end is not None
-        b = Builder(end)
+    def _end(region: Region) -> Builder:
+        last = region.block.last_op
+        assert last is not None
+        return Builder(last)
+
+    def _enter(self, region: Region, first: int, registers: int, barrier: int, warps: int = GROUP) -> Builder:
+        b = self._end(region)
         b.effect(EnterRoleOp, first_warp=first, num_warps=warps, registers=registers, barrier=barrier)
         return b
 
@@ -500,23 +503,29 @@ class _Splitter:
 
     def _copy(self, region: Region) -> None:
         """The role that copies: one thread does it."""
-        end, inner = region.block.last_op, self._empty_region()
-        assert end is not None
-        b = Builder(end)
-        elected = b.make(ElectOp, [], i1, warp=self.plan.warps)
+        b, inner = self._end(region), self._empty_region()
+        elected = b.make(ElectOp, [], i1, warp=self.plan.crew.first_copying)
         b.insert(IfOp.create(operands=[elected], result_types=[], regions=[inner, Region()]))
-        last = inner.block.last_op
-        assert last is not None
-        b = Builder(last)
-        self._loops(b, list(self.plan.around), {}, (b.number(0), b.number(0)))
+        self._loops(self._end(inner), self.plan.around, {}, self._fill)
 
-    def _loops(self, b: Builder, around: Sequence[Level], known: dict[SSAValue, SSAValue], at: Position) -> Position:
-        """Write some loops in each other, and in them those that copy; gives the position after them."""
+    def _loops(
+        self,
+        b: Builder,
+        around: Sequence[Level],
+        known: dict[SSAValue, SSAValue],
+        inside: Callable[..., Position],
+        at: Position | None = None,
+    ) -> Position:
+        """Write some loops in each other, and in them those with products, for what is `inside` these.
+
+        Gives the position after them.
+        """
+        at = (b.number(0), b.number(0)) if at is None else at
         if around:
-            level, *inside = around
-            return self._loop(b, level, known, at, partial(self._loops, around=inside))
+            level, *others = around
+            return self._loop(b, level, known, at, partial(self._loops, around=others, inside=inside))
         for part, channels in zip(self.plan.parts, self.channels, strict=True):
-            at = self._loop(b, part.level, known, at, partial(self._fill, channels=channels))
+            at = self._loop(b, part.level, known, at, partial(inside, channels=channels))
         return at
 
     @staticmethod
@@ -554,6 +563,12 @@ class _Splitter:
         """Copy what one iteration multiplies, in the order in which it is needed."""
         for channel in channels:
             channel.fill(b, known, at)
+        return following(b, at, self.plan.stages)
+
+    def _turn(self, b: Builder, channels: Sequence[Channel], known: dict[SSAValue, SSAValue], at: Position) -> Position:
+        """Turn what one iteration multiplies."""
+        for channel in channels:
+            channel.turn(b, at)
         return following(b, at, self.plan.stages)
 
 
