@@ -144,6 +144,25 @@ def _products() -> Iterator[Row]:
         )  # fmt: skip
 
 
+# rows, columns, depth -> blocks of a pipeline of four steps, beside which the default is to be seen
+FEW = {
+    (1024, 1024, 1024): (128, 64, 64),
+    (64, 4096, 4096): (64, 32, 64),
+    (16, 4096, 4096): (16, 64, 64),
+    (512, 512, 512): (64, 32, 64),
+    (256, 256, 4096): (64, 16, 64),
+}
+
+
+def _few_programs() -> Iterator[Row]:
+    """Products whose programs have a processor each."""
+    for (m, n, k), blocks in FEW.items():
+        a, b = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in ((m, k), (k, n)))
+        config = {"block_sizes": list(blocks), "num_warps": 4, "num_stages": 4}
+        title = f"few programs: {m} x {n} x {k}, bf16, {' x '.join(map(str, blocks))}"
+        yield Row(title, "matmul", (a, b), config, lambda a=a, b=b: a @ b, tolerance=1.0)
+
+
 def _product_by_hand(module: ModuleType, a: torch.Tensor, b: torch.Tensor, config: dict[str, Any]) -> torch.Tensor:
     n, (rows, columns, depth) = len(a), config["block_sizes"]
     out = torch.empty_like(a)
@@ -217,7 +236,7 @@ def main() -> None:
     theirs = kernels_for_helion()
     torch.manual_seed(0)
     gpu, found = torch.cuda.get_device_name(), []
-    for row in (row for rows in (_norms(), _products(), _attention()) for row in rows):
+    for row in (row for rows in (_norms(), _products(), _few_programs(), _attention()) for row in rows):
         if given.only in row.name:
             found.append(race(row, theirs))
             print(found[-1].line(), flush=True)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from tilewright import hl
 from tilewright.hl.tune.keys import KEYS
+from tilewright.hl.tune.machine import Machine
 
 
 @hl.kernel
@@ -150,6 +151,35 @@ def test_the_default_is_normal_and_survives_flattening():
         config = spec.random(random.Random(5))
         assert spec.unflatten(spec.flatten(config)) == config
         assert all(near != config for near in spec.neighbors(config))
+
+
+def test_neighbors_have_one_step_one_default_or_a_tile_that_is_as_large():
+    _, _, args = KERNELS["product"]
+    spec = product.bind(args).config_spec
+    config = spec.normalize({"block_sizes": [8, 8, 8], "l2_groupings": [32]})
+    near = {(*found["block_sizes"], found["l2_groupings"][0]) for found in spec.neighbors(config)}
+    assert {(16, 8, 8, 32), (8, 4, 8, 32), (16, 4, 8, 32), (8, 4, 16, 32), (8, 8, 8, 16), (8, 8, 8, 1)} <= near
+    assert (16, 4, 8, 16) not in near and (8, 8, 8, 4) not in near
+
+
+def test_searches_on_a_gpu_take_tiles_of_products_that_its_units_take(monkeypatch):
+    monkeypatch.setattr("tilewright.hl.tune.spec.machine_of", lambda device: Machine("cuda", 132, 227 << 10))
+    _, _, args = KERNELS["product"]
+    spec = hl.kernel(product.fn).bind(args).config_spec
+    sizes = {size for seed in range(50) for size in spec.random(random.Random(seed))["block_sizes"]}
+    extents = {1 << (side - 1).bit_length() for arg in args for side in arg.shape}
+    assert min(sizes) >= min(16, *extents) and max(sizes) <= 256
+    assert spec.normalize({"block_sizes": [8, 8, 8]})["block_sizes"] == [8, 8, 8]  # whoever wants others may
+
+
+def test_what_changes_nothing_is_not_searched(monkeypatch):
+    monkeypatch.setattr("tilewright.hl.tune.spec.machine_of", lambda device: Machine("cuda", 132, 227 << 10))
+    _, _, args = KERNELS["product"]
+    spec = hl.kernel(product.fn).bind(args).config_spec
+    varied = {choice.key for choice in spec.choices if choice.searched}
+    assert "range_unroll_factors" in varied and not {"range_multi_buffers", "range_flattens"} & varied
+    flat = spec.normalize({"block_sizes": [8, 8, 8], "range_flattens": [True, True]})
+    assert flat["range_flattens"][1] is True
 
 
 def test_singular_names_and_single_values():

@@ -93,7 +93,8 @@ def default(monkeypatch, machine, function, *shapes, dtype=torch.bfloat16):
     ("shapes", "dtype", "blocks", "warps", "group"),
     [
         (((4096, 4096), (4096, 4096)), torch.bfloat16, [128, 256, 64], 8, 8),
-        (((512, 512), (512, 512)), torch.bfloat16, [64, 32, 64], 4, 1),  # one round of programs
+        (((1024, 1024), (1024, 1024)), torch.bfloat16, [64, 128, 128], 4, 1),  # one round of programs
+        (((512, 512), (512, 512)), torch.bfloat16, [64, 32, 128], 4, 1),
         (((4096, 4096), (4096, 4096)), torch.float32, [128, 128, 32], 8, 8),
     ],
 )
@@ -102,6 +103,23 @@ def test_products_on_a_gpu(monkeypatch, shapes, dtype, blocks, warps, group):
     assert (found["block_sizes"], found["num_warps"], found["l2_groupings"]) == (blocks, warps, [group])
     m, n, k = blocks
     assert (m + n) * k * dtype.itemsize * found["num_stages"] <= H200.cache and found["num_stages"] >= 3
+
+
+@pytest.mark.parametrize(
+    ("sides", "depth", "stages"),
+    [
+        ((64, 4096, 4096), 128, 8),
+        ((1408, 4096, 1408), 64, 7),  # of four deeper steps there is no room
+        ((2048, 2048, 2048), 64, 4),
+        ((64, 100, 4096), 64, 8),  # there are no four deeper steps
+        ((4096, 4096, 4096), 64, 4),  # two rounds of programs
+    ],
+)
+def test_programs_with_a_processor_each_load_as_far_ahead_as_memory_holds(monkeypatch, sides, depth, stages):
+    m, k, n = sides
+    found = default(monkeypatch, H200, product, (m, k), (k, n))
+    assert (found["block_sizes"][2], found["num_stages"]) == (depth, stages)
+    assert stages * 2 * depth * sum(found["block_sizes"][:2]) <= H200.cache
 
 
 def test_rows_of_one_batch_follow_each_other(monkeypatch):

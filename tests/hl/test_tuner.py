@@ -151,6 +151,20 @@ def test_the_first_run_of_the_reference_which_loads_code_is_no_time_where_turns_
     assert said[0].ratio == 1 and said[1].ratio > 4
 
 
+def test_what_a_host_prepares_in_early_calls_makes_no_candidate_hopeless():
+    def function(*seconds):
+        left = list(seconds)
+        return lambda x: (time.sleep(left.pop(0) if len(left) > 1 else left[0]), x * 2)[1]
+
+    functions = {0: function(0.001), 1: function(0.05, 0.05, 0.001), 2: function(0.05)}
+    said = {}
+    Bench(Subject((X,), functions.__getitem__, lambda what: ())).do(
+        Job([(number, number) for number in functions], Plan()), lambda number, outcome: said.update({number: outcome})
+    )
+    assert len(said[1].rounds) >= 3 and said[1].ratio < 4
+    assert len(said[2].rounds) == 1 and said[2].ratio > 4
+
+
 @forks
 @pytest.mark.parametrize("where", ["does", "compiles"])
 def test_a_deadline_holds_inside_compiles_and_runs(where):
@@ -332,6 +346,50 @@ def test_a_strategy_of_ones_own():
         searched(Formula(bowl), autotuner_fn="clever")
 
 
+def test_time_that_the_user_gives_is_used_while_there_is_something_new():
+    level, given = Formula(lambda config: 1.0), {"autotuner_fn": "random"}
+    driver, _ = searched(level, **given)
+    assert driver.ended == "complete" and len(level.tried) < 100
+    level = Formula(lambda config: 1.0)
+    driver, _ = searched(level, autotune_budget_seconds=6, **given)
+    assert driver.ended == "deadline" and len(set(level.tried)) > 200
+
+    class Same:
+        def propose(self, space, times, count):
+            return list(times)[:count]
+
+    driver, _ = searched(Formula(bowl), autotune_budget_seconds=1e6, autotuner_fn=lambda bound, args: Same())
+    assert driver.ended == "complete"
+
+
+@pytest.mark.parametrize("given", [0, 6, 30])
+def test_a_first_round_is_seeds_their_neighbours_and_chance(given):
+    rng = random.Random(3)
+    seeds = list(dict.fromkeys(SPEC.random(rng) for _ in range(given)))
+    level = Formula(lambda config: 1.0)
+    searched(
+        level,
+        autotune_seed_configs=seeds,
+        autotune_max_generations=0,
+        autotune_budget_seconds=0.9,
+        autotuner_fn="random",
+    )
+    first = list(dict.fromkeys(level.tried))[: max(8, 1 + len(seeds))]
+    assert first[: 1 + len(seeds)] == [SPEC.default_config(), *seeds]
+    near = [config for seed in first[: 1 + len(seeds)] for config in SPEC.neighbors(seed)]
+    assert sum(config in near for config in first[1 + len(seeds) :]) >= (8 - 1 - len(seeds)) // 2
+
+
+def test_half_of_a_pattern_has_shapes_that_were_not_tried_near_the_best_of_each_shape():
+    space, default = Space(SPEC, random.Random(0)), SPEC.default_config()
+    turned = SPEC.normalize({**default, "loop_orders": [[1, 0]]})
+    times = {default: 1.0, turned: 1.1, BLOCKS[0]: 5.0, BLOCKS[1]: 4.0}
+    assert space.leaders(times, 2) == [default, BLOCKS[1]] and space.shape(default) == space.shape(turned)
+    proposed = strategies.PatternSearch().propose(space, times, 8)
+    known = set(map(space.shape, times))
+    assert len(set(proposed)) == 8 and sum(space.shape(config) not in known for config in proposed) == 4
+
+
 def test_without_scikit_learn_a_full_search_says_what_it_does(monkeypatch, capsys):
     monkeypatch.setattr(strategies, "has_trees", lambda: False)
     driver, best = searched(Formula(bowl), "full", autotune_budget_seconds=6, autotune_log_level=1)
@@ -340,7 +398,7 @@ def test_without_scikit_learn_a_full_search_says_what_it_does(monkeypatch, capsy
 
 
 def test_a_full_search_says_what_each_key_of_the_winner_is_worth(capsys):
-    settings = {"autotuner_fn": "pattern", "autotune_budget_seconds": 60, "autotune_log_level": 1}
+    settings = {"autotuner_fn": "pattern", "autotune_budget_seconds": 8, "autotune_log_level": 1}
     driver, best = searched(Formula(bowl), "full", **settings)
     default = SPEC.default_config()
     assert driver.worth["block_sizes"] > 2

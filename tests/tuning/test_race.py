@@ -10,7 +10,7 @@ import signal
 import statistics
 import sys
 import time
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 
 import numpy as np
 import pytest
@@ -123,6 +123,16 @@ def test_a_call_that_takes_much_longer_than_the_others_is_ended(monkeypatch):
         with pytest.raises(TimeoutError):
             second.result()
     assert time.monotonic() - begin < 30
+
+
+@needs_fork
+def test_what_is_not_begun_at_the_deadline_is_cancelled():
+    with ForkExecutor(1, deadline=time.monotonic() + 0.5) as children:
+        begun, rest = children.submit(time.sleep, 60), children.submit(os.getpid)
+        with pytest.raises(TimeoutError, match="no more time"):
+            begun.result()
+        with pytest.raises(CancelledError):
+            rest.result()
 
 
 @needs_fork

@@ -20,7 +20,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +45,7 @@ class ForkExecutor(Executor):
         workers: children at a time.
         patience: once half of the calls that were started together have ended, one that takes longer than so many times
             their median, and than some seconds, is ended with a `TimeoutError`; None: none is.
-        deadline: the `time.monotonic()` at which all that has not ended gets a `TimeoutError`.
+        deadline: the `time.monotonic()` at which what has begun gets a `TimeoutError`, and the rest a `CancelledError`.
         lost: the error of a call whose child has died; whoever waits for a compilation takes a `BrokenExecutor` as a
             reason to compile in its own process.
     """
@@ -121,7 +121,7 @@ class ForkExecutor(Executor):
         del self._waiting[:_MOST]
         if time.monotonic() >= self._deadline:
             for task in batch.tasks:
-                task.future.set_exception(TimeoutError("not begun: there was no more time"))
+                task.future.set_exception(CancelledError("not begun: there was no more time"))
             return bool(self._waiting)
         if not batch.tasks:
             return bool(self._waiting)

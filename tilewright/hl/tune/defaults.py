@@ -8,6 +8,7 @@ finds them.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.hl.dims import Axis
@@ -172,9 +173,7 @@ class _Chooser:
 
     def _programs(self, but: Axis | None = None) -> int:
         """How many programs there are, as far as axes have sizes; without an axis if asked for."""
-        return math.prod(
-            -(-(length(axis) or DYNAMIC) // self.sizes.get(axis.size, 1)) for axis in self.grid if axis is not but
-        )
+        return _programs([axis for axis in self.grid if axis is not but], self.sizes)
 
     def _has_parts(self, axis: Axis) -> bool:
         """Whether an inner loop visits what is in a tile of `axis`."""
@@ -279,8 +278,17 @@ def default_warps(facts: Facts) -> int:
 @once
 def default_stages(facts: Facts) -> int:
     """Depth of the software pipeline."""
-    sizes = _sizes(facts)
-    return max((products.stages(graph, sizes, facts.machine.cache) for graph in facts.graphs), default=1)
+    sizes, machine = _sizes(facts), facts.machine
+    depths = [
+        products.stages(graph, sizes, machine.cache, _programs(graph.loop.kwargs["axes"], sizes), machine.processors)
+        for graph in facts.graphs
+    ]
+    return max(depths, default=1)
+
+
+def _programs(grid: Sequence[Axis], sizes: Mapping[Atom, int]) -> int:
+    """How many programs a grid has, axes without a size taken index by index."""
+    return math.prod(-(-(length(axis) or DYNAMIC) // sizes.get(axis.size, 1)) for axis in grid)
 
 
 def default_order(facts: Facts, first: int) -> list[int]:
@@ -303,8 +311,7 @@ def default_group(facts: Facts, first: int) -> int:
     graph = next(graph for graph in facts.graphs if graph.loop.kwargs["axes"][0].id == first)
     axes, order = facts.loop_axes(first), default_order(facts, first)
     wide = products.wide_atoms(list(products.bodies(graph.loop.regions[0])))
-    sizes = _sizes(facts)
-    programs = math.prod(-(-(length(axis) or DYNAMIC) // sizes.get(axis.size, 1)) for axis in axes)
+    programs = _programs(axes, _sizes(facts))
     both = all(axes[at].size in wide for at in order[:2])
     return _GROUP if facts.machine.kind != "cpu" and both and programs > facts.machine.processors else 1
 

@@ -11,7 +11,6 @@ was interrupted goes on: it proposes the same again, and what the journal knows 
 from __future__ import annotations
 
 import math
-import os
 import random
 import statistics
 import time
@@ -24,14 +23,16 @@ from tilewright.hl.settings import Settings
 from tilewright.hl.tune import strategies
 from tilewright.hl.tune.journal import Journal
 from tilewright.hl.tune.outcomes import Timed
-from tilewright.hl.tune.pools import Form, Tunable, Workers
+from tilewright.hl.tune.pools import Form, Tunable, Workers, cores
 from tilewright.hl.tune.rounds import Rounds
 from tilewright.hl.tune.strategies import Space, Strategy
 
 _SECONDS = {"quick": 10.0, "full": 600.0}
 _ROUND = {"quick": 8, "full": 16}  # candidates of a round, at least
-_IDLE = {"quick": 3, "full": 6}  # so many rounds that improve less than _ENOUGH end a search
+_EACH = {"quick": 2, "full": 4}  # for each process that compiles: the end of a round leaves most of them idle
+_IDLE = {"quick": 3, "full": 6}  # so many rounds that improve less than _ENOUGH end a search whose time nobody set
 _ENOUGH = 0.005
+_STALE = 3  # so many rounds without a configuration that was not tried before end any search
 _SEARCHING = {"quick": 0.88, "full": 0.9}  # of all time; the rest is for the end
 _FINALISTS, _FINAL = 5, {"quick": 40.0, "full": 200.0}  # of the last race: candidates, milliseconds of each
 _TURNS = 3  # of the last race, or there was no time for it
@@ -126,10 +127,14 @@ class Driver(Rounds):
         space = Space(self.spec, random.Random(self.settings.autotune_random_seed))
         given = map(self.spec.normalize, self.settings.autotune_seed_configs or ())
         seeds = list(dict.fromkeys([space.default(), *given, *self._starts]))
-        count = max(_ROUND[effort], 2 * (self.settings.autotune_precompile_jobs or os.cpu_count() or 1))
-        self.race([*seeds, *(space.random() for _ in range(count - len(seeds)))])
-        idle, rounds, best = 0, 0, self._fastest()
-        while idle < _IDLE[effort] and not self._over():
+        each = _EACH[effort] if self._pool()[0].together else 2
+        count = max(_ROUND[effort], each * (self.settings.autotune_precompile_jobs or cores()))
+        room = max(0, count - len(seeds))
+        near = strategies.PatternSearch().propose(space, dict.fromkeys(seeds, 0.0), room // 2)
+        self.race([*seeds, *near, *(space.random() for _ in range(room - len(near)))])
+        patience = math.inf if self.settings.autotune_budget_seconds else _IDLE[effort]
+        idle, stale, rounds, best = 0, 0, 0, self._fastest()
+        while idle < patience and stale < _STALE and not self._over():
             if self.settings.autotune_max_generations and rounds >= self.settings.autotune_max_generations:
                 return
             tried = self.times | dict.fromkeys(self.failures, math.inf)
@@ -139,6 +144,7 @@ class Driver(Rounds):
             self.race(proposed)
             now, rounds = self._fastest(), rounds + 1
             idle, best = (idle + 1, best) if now > best * (1 - _ENOUGH) else (0, now)
+            stale = stale + 1 if len(self.times) + len(self.failures) == len(tried) else 0
         self.ended = "deadline" if self._over() else "complete"
 
     def _strategy(self, effort: str) -> Strategy:
@@ -187,6 +193,8 @@ class Driver(Rounds):
         self.deadline = self._clock() + max(0.0, last - self._clock()) * share
         plan = self._plan(drop=False, rep=_FINAL[effort])
         found = self.timed([default, *finalists], plan)
+        if default in found:
+            self._rescale(statistics.median(found[default].rounds))
         for config, timed in found.items():
             self.times[config] = timed.ratio * (self._usual or statistics.median(timed.reference))
             self.journal.timed(

@@ -20,6 +20,7 @@ from tilewright.hl.passes.merged import uncut
 from tilewright.hl.passes.roll import rollable
 from tilewright.hl.symbols import Atom, Sym, next_power_of_2, substitute
 from tilewright.hl.tune.machine import Machine
+from tilewright.hl.tune.products import PRODUCTS
 
 
 @dataclass
@@ -139,7 +140,7 @@ class Facts:
 
     def has_product(self) -> bool:
         """Whether there are products of matrices."""
-        return any(node.op in ("product", "scaled_product") for graph in self.graphs for node in walk(graph.region))
+        return any(node.op in PRODUCTS for graph in self.graphs for node in walk(graph.region))
 
 
 def stored(node: Node) -> list[Value]:
@@ -195,6 +196,14 @@ def uses(node: Node, axis: Axis) -> bool:
 def uncut_sizes(facts: Facts) -> set[Atom]:
     """Sizes of tiles that must divide their ranges: the lanes of a cut tile are not known everywhere."""
     return set[Atom]().union(*(uncut(graph.region) for graph in facts.graphs))
+
+
+@once
+def product_sizes(facts: Facts) -> set[Atom]:
+    """Sizes of tiles along the rows, columns and depth of products of matrices."""
+    found = (node for graph in facts.graphs for node in walk(graph.region) if node.op in PRODUCTS)
+    dims = [dim for node in found for dim in (*node.out.dims[-2:], node.args[0].dims[-1])]
+    return {atom for dim in dims for atom in dim.cut.atoms}
 
 
 def dividing(facts: Facts, axis: Axis) -> int:

@@ -16,7 +16,7 @@ from tilewright.hl.tune.defaults import (
     default_stages,
     default_warps,
 )
-from tilewright.hl.tune.facts import Facts, dividing, extent, uncut_sizes
+from tilewright.hl.tune.facts import Facts, dividing, extent, product_sizes, uncut_sizes
 from tilewright.hl.tune.fragments import (
     BooleanFragment,
     EnumFragment,
@@ -30,6 +30,7 @@ log = logging.getLogger("tilewright.hl.config")
 
 LARGEST_BLOCK = LARGEST_TILE = 1 << 20  # elements
 LONGEST_READ = 1 << 10  # indices of a tile of a range that the kernel reads, in a search: there are many short ranges
+OF_PRODUCTS = 16, 256  # rows, columns and depth of products on a GPU in a search: what its units take, and tiles hold
 LONGEST_ROW = 1 << 15  # elements that a tile spans at most when nothing is said; longer rows are taken in chunks
 
 
@@ -93,6 +94,8 @@ class BlockSizes(ListKey):
         low, high = bounds(axis)
         if axis.size in uncut_sizes(facts):
             high = max(low, min(high, dividing(facts, axis)))
+        if facts.machine.kind != "cpu" and axis.size in product_sizes(facts):
+            low, high = max(low, min(high, OF_PRODUCTS[0])), min(high, max(low, OF_PRODUCTS[1]))
         default = min(max(default_blocks(facts)[at], low), high)
         return PowerOfTwoFragment(1 << (low - 1).bit_length(), high, default)
 
@@ -317,8 +320,8 @@ KEYS: dict[str, Key] = {
         RangeCounts("range_unroll_factors", alias="range_unroll_factor"),
         RangeCounts("range_num_stages", alias="range_num_stage"),
         RangeFlags("range_warp_specializes", alias="range_warp_specialize"),
-        RangeFlags("range_multi_buffers", alias="range_multi_buffer"),
-        RangeFlags("range_flattens", alias="range_flatten"),
+        RangeFlags("range_multi_buffers", False, "range_multi_buffer"),  # no back end has a use for these two
+        RangeFlags("range_flattens", False, "range_flatten"),
         Access("indexing", choices=("pointer", "block_ptr", "tensor_descriptor"), everywhere=True),
         Access("atomic_indexing", choices=("pointer", "tensor_descriptor"), everywhere=True),
         Access("load_eviction_policies", alias="load_eviction_policy", choices=("", "first", "last")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import CancelledError, Executor, Future, as_completed
 from concurrent.futures import TimeoutError as LateError
 from typing import Any, Protocol, cast
 
@@ -24,7 +24,7 @@ from tilewright.hl.tune.spec import ConfigSpec
 from tilewright.hl.tune.workers import Pool, forked
 
 _STEP = 0.02  # seconds that are waited for a compiler before a look at who measures
-_PATIENCE = 10.0  # times the median of the other compilations that one may take
+_PATIENCE = 5.0  # times the median of the other compilations that one may take, while a round waits for it
 
 
 class Tunable(Protocol):
@@ -157,7 +157,9 @@ class Ahead:
                 for number in [number for number, (_, parts) in begun.items() if all(part.done() for part in parts)]:
                     ended += 1
                     seconds = (time.monotonic() - start) / -(-ended // self._count)
-                    yield number, _outcome(begun.pop(number)[0], seconds)
+                    outcome = _outcome(begun.pop(number)[0], seconds)
+                    if outcome is not None:
+                        yield number, outcome
                 executor.pump(_STEP)
                 yield from self._benches.turn(deadline, 0.0) or ()
                 self._tick()
@@ -183,12 +185,14 @@ class _Recording(testing.ForkExecutor):
         return future
 
 
-def _outcome(kernels: Sequence[Any] | Exception, seconds: float) -> Outcome:
-    """What has become of the kernels of a candidate."""
+def _outcome(kernels: Sequence[Any] | Exception, seconds: float) -> Outcome | None:
+    """What has become of the kernels of a candidate; None where the deadline came before its compilation was begun."""
     try:
         if isinstance(kernels, Exception):
             raise kernels
         made = [kernel.result() if hasattr(kernel, "result") else kernel for kernel in kernels]
+    except CancelledError:
+        return None
     except LostError as error:
         return Failed("crash", str(error))
     except TimeoutError as error:
@@ -263,10 +267,9 @@ def make_pool(bound: Tunable, args: Sequence[Any], tick: Callable[[], None]) -> 
     executor = tilewright.knobs.autotuning.executor
     if not settings.autotune_benchmark_subprocess:
         return Here(here, tick), _itself, ""
-    if executor is None and testing.can_fork():
-        load_compiler("cuda" if on_gpu else "cpu")
-    jobs = settings.autotune_precompile_jobs or tilewright.knobs.autotuning.workers or _cores()
+    jobs = settings.autotune_precompile_jobs or tilewright.knobs.autotuning.workers or cores()
     if executor is None and not on_gpu and settings.autotune_devices is None and testing.can_fork():
+        load_compiler("cpu")
         start = forked(lambda: here)
         return Pool([start] * jobs, [start], tick), _itself, ""
     try:
@@ -283,7 +286,9 @@ def make_pool(bound: Tunable, args: Sequence[Any], tick: Callable[[], None]) -> 
         return Elsewhere(executor, sent, tick), form, ""
     benches = [fresh(sent, device) for device in _devices(settings, on_gpu)]
     if testing.can_fork():
-        return Ahead(bound, args, jobs, Pool([], benches, tick, together=True), form, tick), _itself, ""
+        measuring = Pool([], benches, tick, together=True)  # which start meanwhile
+        load_compiler("cuda" if on_gpu else "cpu")
+        return Ahead(bound, args, jobs, measuring, form, tick), _itself, ""
     return Pool([fresh(sent, None)] * jobs, benches, tick), form, ""
 
 
@@ -295,7 +300,8 @@ def _devices(settings: Settings, on_gpu: bool) -> list[str | None]:
     return [None] if wanted is None else [str(device) for device in wanted]
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -4,14 +4,17 @@ A program's loop takes as long as its multiplications on the units of a processo
 cache of the device, whichever is longer, and never less than the latency of a step; work on elements between products
 comes on top of that, of which two programs that share a processor hide a half, and three two thirds. Programs run in
 rounds of one per processor. Among the tiles whose accumulators fit the registers and of which two steps fit the shared
-memory, the tile with the least product of both is taken.
+memory, the tile with the least product of both is taken; of like ones that of which products read least.
+
+Where every program has a processor of its own, nothing but the bytes that are under way hides how long memory takes:
+steps are twice as deep then, and as many of them are loaded ahead as fit.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.hl.dims import Axis, Dim
@@ -30,6 +33,7 @@ _LARGEST = (128, 256)  # rows and columns of an accumulator
 _LANES = 128  # elements a cycle that a processor computes
 _HALF = 1 << 14  # elements of accumulators of which a processor holds those of two programs
 _OF_FOUR = 3 << 13  # elements of accumulators that four warps hold, in 192 registers of a thread
+_STEPS, _STEPS_ALONE = 4, 8  # of a loop that are loaded ahead at most; where programs share no processor
 _MOST = 3  # programs that share a processor, as far as that is worth something
 _MORE_WARPS = 1.1  # how much longer passes take in which eight warps wait for each other: measured on an H100
 _VIEWS = frozenset(("permute", "transpose", "t", "view", "reshape", "expand", "unsqueeze", "squeeze", "full", "sym"))
@@ -111,7 +115,16 @@ class TileModel:
             {**fixed, **dict(zip(free, sizes, strict=True))}
             for sizes in itertools.product(*(self._sizes(atom, wide[atom]) for atom in free))
         )
-        return min(trials, key=self._cost, default=fixed)
+        found = min(trials, key=lambda sizes: (*self._cost(sizes), read(self.bodies, sizes)), default=fixed)
+        return self._deeper(found, [atom for atom in fixed if atom not in wide])
+
+    def _deeper(self, sizes: dict[Atom, int], depths: Sequence[Atom]) -> dict[Atom, int]:
+        """The sizes with steps of twice the depth where no program shares a processor, and several of them fit."""
+        deeper = {**sizes, **{atom: 2 * sizes[atom] for atom in depths}}
+        lengths = [self.length(self.axes[atom]) or DYNAMIC for atom in depths]
+        long = all(length >= _STEPS * deeper[atom] for atom, length in zip(depths, lengths, strict=True))
+        alone = are_alone(self.bodies, sizes, self.iterations(tuple(self.grid), sizes), self.processors)
+        return deeper if alone and long and fitting(self.bodies, deeper, self.shared) >= _STEPS else sizes
 
     def _sizes(self, atom: Atom, largest: int) -> list[int]:
         known = self.length(self.axes[atom]) or DYNAMIC
@@ -130,7 +143,7 @@ class TileModel:
         return found
 
     def _cost(self, sizes: Mapping[Atom, int]) -> tuple[float, int]:
-        steps = [(body, self._iterations(body.axes, sizes)) for body in self.bodies]
+        steps = [(body, self.iterations(body.axes, sizes)) for body in self.bodies]
         held = _held(self.bodies, sizes)
         small = all(product.args[0].dtype.itemsize <= 2 for body in self.bodies for product in body.products)
         products = [body for body in self.bodies if body.products]
@@ -138,7 +151,7 @@ class TileModel:
         if held > (1 << 15 if small else 1 << 14) or staged > self.shared:
             return math.inf, held
         cycles = sum(iterations * max(self._work(body, sizes), _LATENCY) for body, iterations in steps)
-        rounds = -(-self._iterations(tuple(self.grid), sizes) // self.processors)
+        rounds = -(-self.iterations(tuple(self.grid), sizes) // self.processors)
         if not _is_chained(self.bodies, sizes):
             return rounds * cycles, -held
         return rounds * cycles * (_MORE_WARPS if held > _OF_FOUR else 1), held
@@ -164,7 +177,8 @@ class TileModel:
             return max(1, min(_MOST, 2 * _OF_FOUR // held))
         return 2 if held <= _HALF else 1
 
-    def _iterations(self, axes: tuple[Axis, ...], sizes: Mapping[Atom, int]) -> int:
+    def iterations(self, axes: tuple[Axis, ...], sizes: Mapping[Atom, int]) -> int:
+        """Passes of loops, or programs of a grid."""
         return math.prod(-(-(self.length(axis) or DYNAMIC) // sizes.get(axis.size, 1)) for axis in axes)
 
 
@@ -221,18 +235,40 @@ def _half(found: list[Body], sizes: Mapping[Atom, int]) -> int:
     return _OF_FOUR if _is_chained(found, sizes) else _HALF
 
 
-def stages(graph: Graph, sizes: Mapping[Atom, int], shared: int) -> int:
-    """How many steps of the loop with products fit the shared memory, beside what is loaded outside of it.
+def stages(graph: Graph, sizes: Mapping[Atom, int], shared: int, programs: int, processors: int) -> int:
+    """How many steps of the loop with products are loaded ahead: as many as fit the shared memory, up to some.
 
     A pass that multiplies more often than it loads tiles, as in backward passes of attention, takes longer than its
     loads: one step ahead is enough for it, and what deeper pipelines hold would keep programs from sharing a processor.
     """
     found = list(bodies(graph.loop.regions[0]))
+    alone = are_alone(found, sizes, programs, processors)
+    most = 2 if _is_chained(found, sizes) else _STEPS_ALONE if alone else _STEPS
+    return max(1, min(most, fitting(found, sizes, shared // (1 + (_shares(found, sizes) and not alone)))))
+
+
+def fitting(found: list[Body], sizes: Mapping[Atom, int], room: int) -> int:
+    """How many steps of the loop with products fit some bytes beside what is loaded outside of it; 0 without a loop."""
     inside = max((loaded(body, sizes) for body in found if body.products and body.axes), default=0)
     outside = sum(loaded(body, sizes) for body in found if not body.axes) + sum(kept(body, sizes) for body in found)
-    room = shared // (1 + _shares(found, sizes))
-    most = 2 if _is_chained(found, sizes) else 4
-    return max(1, min(most, (room - outside) // inside)) if inside else 1
+    return (room - outside) // inside if inside else 0
+
+
+def are_alone(found: list[Body], sizes: Mapping[Atom, int], programs: int, processors: int) -> bool:
+    """Whether each program has a processor of its own, whose units multiply faster than memory answers."""
+    small = all(product.args[0].dtype.itemsize <= 2 for body in found for product in body.products)
+    return small and programs <= processors and not _is_chained(found, sizes)
+
+
+def read(found: list[Body], sizes: Mapping[Atom, int]) -> int:
+    """Elements of operands that products of small types read from shared memory: all columns for each so many rows."""
+    total = 0
+    for product in (product for body in found for product in body.products):
+        dims = (*product.out.dims[-2:], product.args[0].dims[-1])
+        rows, columns, depth = (elements((dim,), sizes) for dim in dims)
+        if product.args[0].dtype.itemsize <= 2:
+            total += depth * -(-rows // _ROWS) * (_ROWS + columns)
+    return total
 
 
 def _is_chained(found: list[Body], sizes: Mapping[Atom, int]) -> bool:

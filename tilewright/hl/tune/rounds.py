@@ -155,6 +155,13 @@ class Rounds:
         self.progress.default = self._usual
         self._say(2, f"  {ms:.4f} ms  {config!r}")
 
+    def _rescale(self, usual: float) -> None:
+        """Take another time of the reference, by which all others are known: its first one is of a machine that had
+        just begun, and of few rounds."""
+        if self._usual:
+            self.times = {config: ms * usual / self._usual for config, ms in self.times.items()}
+        self._usual = usual
+
     def _fail(self, config: Config, failed: Failed) -> None:
         self.failures[config] = f"{failed.kind}: {failed.why}"
         self.times.pop(config, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import itertools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -114,24 +115,40 @@ class ConfigSpec:
         return self.unflatten(self._rolled(flat))
 
     def neighbors(self, config: Mapping[str, Any]) -> list[Config]:
-        """The configurations that differ from one by one step of one choice."""
+        """The configurations that differ from one by one step of one choice or by its default, or by a tile that is as
+        large, but longer along one axis and shorter along another."""
         flat, found = self.flatten(config), []
-        for at, choice in enumerate(self.choices):
-            for value in choice.fragment.neighbors(flat[at]) if choice.searched else ():
-                changed = self._rolled([*flat[:at], value, *flat[at + 1 :]])
-                if self._is_small(changed):
-                    found.append(self.unflatten(changed))
+        steps = ({at: value} for at, values in self._steps(flat).items() for value in values)
+        for changes in (*steps, *self._trades(flat)):
+            changed = self._rolled([changes.get(at, value) for at, value in enumerate(flat)])
+            if self._is_small(changed):
+                found.append(self.unflatten(changed))
         own = self.normalize(config)
         return [near for near in dict.fromkeys(found) if near != own]
 
+    def _steps(self, flat: Sequence[Any]) -> dict[int, list[Any]]:
+        """By place, the values next to the one there, and the default."""
+        moves = {}
+        for at, choice in enumerate(self.choices):
+            if choice.searched:
+                values = choice.fragment.neighbors(flat[at])
+                usual = choice.fragment.default()
+                moves[at] = values if usual in (flat[at], *values) else [*values, usual]
+        return {at: values for at, values in moves.items() if values}
+
+    def _trades(self, flat: Sequence[Any]) -> Iterator[dict[int, Any]]:
+        """A block size doubled and another one halved."""
+        blocks = [at for at, choice in enumerate(self.choices) if choice.key == "block_sizes"]
+        for longer, shorter in itertools.permutations(blocks, 2):
+            changes = {longer: 2 * flat[longer], shorter: flat[shorter] // 2}
+            if all(self.choices[at].fragment.holds(size) for at, size in changes.items()):
+                yield changes
+
     def step(self, config: Mapping[str, Any], rng: Random) -> Config:
-        """A configuration that differs from one by one step of one choice; itself where that is too large a tile."""
+        """A configuration that differs from one by one step of one choice or by its default; itself where that is too
+        large a tile."""
         flat = self.flatten(config)
-        moves = {
-            at: near
-            for at, choice in enumerate(self.choices)
-            if choice.searched and (near := choice.fragment.neighbors(flat[at]))
-        }
+        moves = self._steps(flat)
         if moves:
             at = rng.choice(list(moves))
             changed = self._rolled([*flat[:at], rng.choice(moves[at]), *flat[at + 1 :]])

@@ -11,7 +11,7 @@ import importlib.util
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy
@@ -20,6 +20,8 @@ from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.tune.fragments import IntegerFragment
 from tilewright.hl.tune.spec import ConfigSpec
+
+_SHAPE = ("block_sizes", "reduction_loops", "num_warps", "num_stages")
 
 Times = Mapping[Config, float]
 """Milliseconds of what was tried; infinity for what does not work."""
@@ -36,6 +38,7 @@ class Space:
 
     spec: ConfigSpec
     rng: random.Random
+    _vectors: dict[Config, list[float]] = field(default_factory=dict)
 
     def default(self) -> Config:
         """What is taken without a search."""
@@ -49,10 +52,25 @@ class Space:
         """What differs by one step of one choice."""
         return self.spec.neighbors(config)
 
+    def shape(self, config: Config) -> tuple[str, ...]:
+        """What of a configuration says how much a program and its warps do at a time."""
+        return tuple(repr(config.config.get(key)) for key in _SHAPE)
+
+    def leaders(self, times: Times, count: int) -> list[Config]:
+        """The fastest, each of another shape: what differs in the rest is about as fast, with the same neighbours."""
+        found: dict[tuple[str, ...], Config] = {}
+        for config in best_of(times, len(times)):
+            found.setdefault(self.shape(config), config)
+            if len(found) == count:
+                break
+        return list(found.values())
+
     def vector(self, config: Config) -> list[float]:
         """A configuration as numbers: logarithms of integers, places of other values."""
-        flat = self.spec.flatten(config)
-        return [_number(choice.fragment, value) for choice, value in zip(self.spec.choices, flat, strict=True)]
+        if config not in self._vectors:
+            flat = zip(self.spec.choices, self.spec.flatten(config), strict=True)
+            self._vectors[config] = [_number(choice.fragment, value) for choice, value in flat]
+        return self._vectors[config]
 
 
 def _number(fragment: Any, value: Any) -> float:
@@ -111,7 +129,8 @@ class Random:
 
 
 class PatternSearch:
-    """Neighbours of the best, and random configurations where all of these were tried.
+    """Neighbours of the best, half of them with tiles, warps or pipelines that were not tried, as these differ most;
+    and random configurations where all of these were tried.
 
     Args:
         parents: how many have neighbours tried.
@@ -121,9 +140,12 @@ class PatternSearch:
         self._parents = parents
 
     def propose(self, space: Space, times: Times, count: int) -> Sequence[Config]:
-        near = [near for parent in best_of(times, self._parents) for near in space.neighbors(parent)]
+        near = [near for parent in space.leaders(times, self._parents) for near in space.neighbors(parent)]
         fresh = [config for config in dict.fromkeys(near) if config not in times]
-        chosen = space.rng.sample(fresh, min(count, len(fresh)))
+        fresh, known = space.rng.sample(fresh, len(fresh)), set(map(space.shape, times))
+        other = [config for config in fresh if space.shape(config) not in known]
+        rest = [config for config in fresh if space.shape(config) in known]
+        chosen = [*other[: max(count // 2, count - len(rest))], *rest][:count]
         return [*chosen, *(space.random() for _ in range(count - len(chosen)))]
 
 
@@ -216,7 +238,7 @@ class Surrogate:
     def _candidates(self, space: Space, times: Times) -> list[Config]:
         """One to three steps from the best, and random ones."""
         made = [space.random() for _ in range(self._pool // 2)]
-        best = best_of(times, 5)
+        best = space.leaders(times, 5)
         while len(made) < self._pool:
             config = space.rng.choice(best)
             for _ in range(space.rng.randint(1, 3)):
