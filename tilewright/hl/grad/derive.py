@@ -12,7 +12,7 @@ import torch
 from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
-from tilewright.hl.grad import aliases, checks, degree, overwritten, owners, segments
+from tilewright.hl.grad import aliases, checks, degree, leaks, overwritten, owners, segments
 from tilewright.hl.grad.adjoint import Adjoint
 from tilewright.hl.grad.broadcasts import narrow
 from tilewright.hl.grad.exchange import Exchange, Exchanged, Keeping, exchanges
@@ -78,7 +78,8 @@ def derive(
     """The backward pass of a top-level loop.
 
     Args:
-        traces: two traces of whole calls, with other samples.
+        traces: two traces of whole calls, with other samples: the second is looked at where a number of the first
+            derivation may come of a sample.
         at: number of the loop.
         asked: which gradients, and what may be done for them.
         name: of the kernel that is made.
@@ -93,7 +94,10 @@ def derive(
     with torch.autograd.graph.saved_tensors_hooks(
         as_they_are, as_they_are
     ):  # those of the caller are for its own tensors
-        first, second = (_derived(traced, at, asked, name, blocks, sizes, is_open) for traced in traces)
+        first = _derived(traces[0], at, asked, name, blocks, sizes, is_open)
+        if not leaks.are_possible(first.text + first.forward_text, traces[0]):
+            return first
+        second = _derived(traces[1], at, asked, name, blocks, sizes, is_open)
     if first.text != second.text:
         pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
         ours = next((line.strip() for line, twin in pairs if line != twin), "")
