@@ -26,6 +26,7 @@ import torch.nn.functional as F
 
 from benchmarks import hand_written_gradients as by_hand
 from benchmarks import hl_gradients_kernels as own
+from benchmarks import hl_gradients_peers
 from tilewright import hl
 from tilewright.hl.grad import again
 
@@ -89,6 +90,7 @@ def contests(device: str) -> dict[str, Callable[[], Contest]]:
         "group norm": lambda: _group_norm(m, n),
         **_products(device),
         **_by_index(device),
+        **(hl_gradients_peers.contests(backward) if device == "cuda" else {}),
     }
 
 
@@ -285,6 +287,19 @@ def summary(times: dict[str, list[float]]) -> dict[str, float]:
     return made
 
 
+def _peaks(calls: Contest) -> dict[str, float]:
+    """MiB that a call takes on the GPU at most, besides what is there before."""
+    found = {}
+    for name, call in calls.items():
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        torch.cuda.synchronize()
+        found[f"{name}, MiB"] = (torch.cuda.max_memory_allocated() - before) / 2**20
+    return found
+
+
 def _undisturbed(times: list[float]) -> float:
     """The tenth percentile: what a call takes when the machine does nothing else meanwhile."""
     return sorted(times)[len(times) // 10]
@@ -304,7 +319,10 @@ def main() -> None:
     results: dict[str, dict[str, float]] = {}
     for name, make in contests(given.device).items():
         if not given.names or name in given.names:
-            results[name] = summary(in_turns(make(), given.seconds, given.device))
+            calls = make()
+            results[name] = summary(in_turns(calls, given.seconds, given.device))
+            if given.device == "cuda":
+                results[name] |= _peaks(calls)
             print(f"{name:20}", "  ".join(f"{who} {ms:.3f}" for who, ms in results[name].items()), flush=True)
     if not given.names and given.device == "cpu":
         results["deriving, milliseconds"] = deriving()

@@ -23,6 +23,7 @@ from tilewright.hl.grad.program import Program, buffer_of
 from tilewright.hl.grad.simplify import histories, simplify
 from tilewright.hl.grad.summaries import keeping, load_summaries
 from tilewright.hl.grad.text import program_text
+from tilewright.hl.grad.transposed import turn_products
 from tilewright.hl.grad.wide import keep_unrounded
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, clone, walk
 from tilewright.hl.trace.host import Traced
@@ -288,7 +289,7 @@ def _settled(
             owners.settle(adjoint.trace, program, several, owner, sizes)
         decided.append(owner)
     simplify(region)
-    keep_unrounded(region, adjoint.next_number())
+    turn_products(region, keep_unrounded(region, adjoint.next_number()))
     _check_names(program)
     text = program_text(program) if decided else ""  # no gradient flows: there is nothing to compute
     return Derived(program, text, tuple(decided))

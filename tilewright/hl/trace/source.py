@@ -145,7 +145,7 @@ def _lines(function: Callable[..., Any]) -> tuple[list[str], int]:
 def _last_line(lines: list[str], first: int) -> int:
     """Where the function ends whose decorators begin in a line. `inspect` would look at every token, in Python."""
     for node in ast.parse("".join(lines)).body:
-        if isinstance(node, ast.FunctionDef) and min(part.lineno for part in (node, *node.decorator_list)) == first:
+        if isinstance(node, ast.FunctionDef) and first in (node.lineno, *(part.lineno for part in node.decorator_list)):
             return node.end_lineno or first
     return first - 1 + len(inspect.getblock(lines[first - 1 :]))
 
