@@ -31,23 +31,23 @@ def contests(backward: Callable[..., Call]) -> dict[str, Callable[[], dict[str, 
         backward: gives the backward pass of a call.
     """
 
-    def recurrence(kernel: Function, reference: Function, peers: dict[str, Function], make: Function) -> Any:
-        sides = {"derived": kernel, **peers}
-        few = make(128)
+    def recurrence(kernel: Function, reference: Function, make: Function, **peer: tuple[str, str]) -> Any:
+        sides = {"derived": kernel, **_library("fla", peer)}
+        few, many = make(128), make(2048)
         for name, side in sides.items():
             check(name, side, reference, few)
-        many = make(2048)
         return {name: backward(side, *many) for name, side in sides.items()}
 
+    delta, deltas = (own.delta_rule, own.delta_rule_reference, _heads), "fla.ops.delta_rule"
+    scan, scans = (own.selective_scan, own.selective_scan_reference, _heads_that_forget), "fla.ops.simple_gla"
+    gated = own.gated_recurrence, own.gated_recurrence_reference, _rows
     return {
-        "delta rule": lambda: recurrence(own.delta_rule, own.delta_rule_reference, _delta_rule(), _heads),
-        "gated recurrence": lambda: recurrence(
-            own.gated_recurrence, own.gated_recurrence_reference, _gated_recurrence(), _rows
-        ),
-        "selective scan": lambda: recurrence(
-            own.selective_scan, own.selective_scan_reference, _selective_scan(), _heads_that_forget
-        ),
+        "delta rule": lambda: recurrence(*delta, fla=(deltas, "fused_recurrent_delta_rule")),
+        "gated recurrence": lambda: recurrence(*gated, fla=("fla.ops.hgrn", "fused_recurrent_hgrn")),
+        "selective scan": lambda: recurrence(*scan, fla=(scans, "fused_recurrent_simple_gla")),
         "loss over 131072 words, forward too": _loss,
+        "delta rule, fla in chunks": lambda: recurrence(*delta, fla=(deltas, "chunk_delta_rule")),
+        "selective scan, fla in chunks": lambda: recurrence(*scan, fla=(scans, "chunk_simple_gla")),
     }
 
 
@@ -57,7 +57,7 @@ def results(function: Function, args: list[Any]) -> list[Any]:
     out = function(*given)
     torch.manual_seed(1)
     up = torch.randn(out.shape, device=out.device).to(out.dtype)
-    return [out, *torch.autograd.grad(out, [a for a in given if a.requires_grad], up)]
+    return [out.detach(), *torch.autograd.grad(out, [a for a in given if a.requires_grad], up)]
 
 
 def check(name: str, function: Function, reference: Function, args: list[Any]) -> None:
@@ -80,34 +80,14 @@ def _library(name: str, functions: dict[str, tuple[str, str]]) -> dict[str, Func
     if any(importlib.util.find_spec(one) is None for one in ("triton", name)):
         print(f"{name} is left out: it, or Triton, is not installed here")
         return {}
-    return {who: getattr(importlib.import_module(module), what) for who, (module, what) in functions.items()}
+    found = {who: getattr(importlib.import_module(module), what) for who, (module, what) in functions.items()}
+    return {who: functools.partial(_first, one.apply if isinstance(one, type) else one) for who, one in found.items()}
 
 
-def _delta_rule() -> dict[str, Function]:
-    found = _library(
-        "fla",
-        {
-            "fla": ("fla.ops.delta_rule", "fused_recurrent_delta_rule"),
-            "fla in chunks": ("fla.ops.delta_rule", "chunk_delta_rule"),
-        },
-    )
-    return {who: lambda q, k, v, beta, f=f: f(q, k, v, beta, scale=1.0)[0] for who, f in found.items()}
-
-
-def _gated_recurrence() -> dict[str, Function]:
-    found = _library("fla", {"fla": ("fla.ops.hgrn", "fused_recurrent_hgrn")})
-    return {who: lambda x, gates, f=f: f(x, gates)[0] for who, f in found.items()}
-
-
-def _selective_scan() -> dict[str, Function]:
-    found = _library(
-        "fla",
-        {
-            "fla": ("fla.ops.simple_gla", "fused_recurrent_simple_gla"),
-            "fla in chunks": ("fla.ops.simple_gla", "chunk_simple_gla"),
-        },
-    )
-    return {who: lambda q, k, v, g, f=f: f(q, k, v, g, scale=1.0)[0] for who, f in found.items()}
+def _first(function: Function, *args: Any) -> Any:
+    """The first result of a function of a library, of queries that are scaled already."""
+    scaled = {"scale": 1.0} if len(args) == 4 else {}
+    return function(*args, **scaled)[0]
 
 
 def _heads(steps: int) -> list[Any]:
@@ -139,7 +119,7 @@ def _loss() -> dict[str, Call]:
 
     peer = _library("liger_kernel", {"liger": (_LOSS, "LigerFusedLinearCrossEntropyFunction")})
     sides: dict[str, Function] = {"derived": lambda *args: linear_cross_entropy(*args).mean()}
-    sides |= {who: lambda x, table, labels, f=f: f.apply(x, table, labels)[0] for who, f in peer.items()}
+    sides |= peer
     few, many = make(256, 4096), make(4096, 131072)
     for name, side in sides.items():
         check(name, side, plain, few)

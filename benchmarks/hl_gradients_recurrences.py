@@ -1,4 +1,8 @@
-"""Recurrences of `benchmarks.hl_gradients`, step by step, and what they are in PyTorch."""
+"""Recurrences of `benchmarks.hl_gradients`, step by step, and what they are in PyTorch.
+
+A pass of a loop does `AT_ONCE` steps, so that their loads are under way together, and the way back keeps the state of
+one step of that many.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,10 @@ import torch
 
 from tilewright import hl
 
+AT_ONCE = 4
 
-@hl.kernel
+
+@hl.kernel(config=hl.Config(block_sizes=[8], num_warps=1))
 def delta_rule(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
     """For every step the state [keys, values] is corrected by what it answers to the key, and asked the query.
 
@@ -20,12 +26,14 @@ def delta_rule(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beta: torch.Te
     for one, head, columns in hl.tile([batch, heads, v.size(3)], block_size=[1, 1, None]):
         b, h = one.begin, head.begin
         state = hl.zeros([keys, columns])
-        for step in hl.grid(steps):
-            key = k[b, step, h, :].to(torch.float32)
-            answer = (state * key[:, None]).sum(0)
-            write = (v[b, step, h, columns].to(torch.float32) - answer) * beta[b, step, h].to(torch.float32)
-            state = state + key[:, None] * write[None, :]
-            out[b, step, h, columns] = (state * q[b, step, h, :].to(torch.float32)[:, None]).sum(0)
+        for several in hl.grid(steps // AT_ONCE):
+            for one_of in hl.static_range(AT_ONCE):
+                step = several * AT_ONCE + one_of
+                key = k[b, step, h, :].to(torch.float32)
+                answer = (state * key[:, None]).sum(0)
+                write = (v[b, step, h, columns].to(torch.float32) - answer) * beta[b, step, h].to(torch.float32)
+                state = state + key[:, None] * write[None, :]
+                out[b, step, h, columns] = (state * q[b, step, h, :].to(torch.float32)[:, None]).sum(0)
     return out
 
 
@@ -39,16 +47,18 @@ def delta_rule_reference(q: Any, k: Any, v: Any, beta: Any) -> Any:
     return torch.stack(outs, 1).to(v.dtype)
 
 
-@hl.kernel
+@hl.kernel(config=hl.Config(block_sizes=[64], num_warps=2))
 def gated_recurrence(x: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
     """`h = exp(gate) * h + x`, step by step; both are of (batch, steps, width)."""
     out = torch.empty_like(x)
     for one, columns in hl.tile([x.size(0), x.size(2)], block_size=[1, None]):
         state = hl.zeros([columns])
-        for step in hl.grid(x.size(1)):
-            gate = torch.exp(gates[one.begin, step, columns].to(torch.float32))
-            state = state * gate + x[one.begin, step, columns].to(torch.float32)
-            out[one.begin, step, columns] = state
+        for several in hl.grid(x.size(1) // AT_ONCE):
+            for one_of in hl.static_range(AT_ONCE):
+                step = several * AT_ONCE + one_of
+                gate = torch.exp(gates[one.begin, step, columns].to(torch.float32))
+                state = state * gate + x[one.begin, step, columns].to(torch.float32)
+                out[one.begin, step, columns] = state
     return out
 
 
@@ -61,7 +71,7 @@ def gated_recurrence_reference(x: Any, gates: Any) -> Any:
     return torch.stack(outs, 1).to(x.dtype)
 
 
-@hl.kernel
+@hl.kernel(config=hl.Config(block_sizes=[8], num_warps=1))
 def selective_scan(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, decay: torch.Tensor) -> torch.Tensor:
     """A state space whose state [keys, values] each head lets decay by `exp(decay)`: forms as of `delta_rule`."""
     batch, steps, heads, keys = q.size()
@@ -69,10 +79,12 @@ def selective_scan(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, decay: tor
     for one, head, columns in hl.tile([batch, heads, v.size(3)], block_size=[1, 1, None]):
         b, h = one.begin, head.begin
         state = hl.zeros([keys, columns])
-        for step in hl.grid(steps):
-            written = k[b, step, h, :].to(torch.float32)[:, None] * v[b, step, h, columns].to(torch.float32)[None, :]
-            state = state * torch.exp(decay[b, step, h].to(torch.float32)) + written
-            out[b, step, h, columns] = (state * q[b, step, h, :].to(torch.float32)[:, None]).sum(0)
+        for several in hl.grid(steps // AT_ONCE):
+            for one_of in hl.static_range(AT_ONCE):
+                step = several * AT_ONCE + one_of
+                key, value = k[b, step, h, :].to(torch.float32), v[b, step, h, columns].to(torch.float32)
+                state = state * torch.exp(decay[b, step, h].to(torch.float32)) + key[:, None] * value[None, :]
+                out[b, step, h, columns] = (state * q[b, step, h, :].to(torch.float32)[:, None]).sum(0)
     return out
 
 
