@@ -19,7 +19,7 @@ from tilewright.hl.dims import Axis
 from tilewright.hl.grad import checks
 from tilewright.hl.grad.conversions import conversion
 from tilewright.hl.grad.extents import agree, is_known, is_zero
-from tilewright.hl.grad.program import Program, buffer_of, key_of
+from tilewright.hl.grad.program import Program, buffer_of, gradient_of, key_of
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, walk
 from tilewright.hl.symbols import Sym, cdiv, same
 from tilewright.hl.trace.state import Trace
@@ -272,7 +272,8 @@ def settle(
         plain = len(several) == 1 and covers(several[0]) and _once(several[0], parts)
     kind = "empty" if plain and owner.form in ("store", "partial") else "zeros"
     held = dtype if owner.form == "store" else wide
-    program.made.append(buffer_of(name, [*counts, *shape], held, kind))
+    own = gradient_of(tensor, name, held, kind)
+    program.made.append(buffer_of(name, [*counts, *shape], held, kind) if parts else own)
     program.results.append(result if held == dtype else f"{result}.to({dtype})")
     fresh = HostTensor(name, name, (*(0 for _ in parts), *shape), (), held)
     for one in several:
