@@ -29,6 +29,7 @@ from benchmarks import hl_gradients_kernels as own
 from benchmarks import hl_gradients_peers
 from tilewright import hl
 from tilewright.hl.grad import again
+from tilewright.hl.grad.overwritten import share_storage
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "hl"))
 import attention
@@ -202,12 +203,13 @@ def overhead() -> dict[str, list[float]]:
     """Seconds of a small forward call: without the check, with it, with gradients on, and by a Function by hand."""
     x, y = torch.randn(64, device="cpu"), torch.randn(64, device="cpu")
     bare, kernel = hl.kernel(elementwise.add.fn, backward=None), elementwise.add
-    watched = x.clone().requires_grad_()
+    watched, out = x.clone().requires_grad_(), torch.empty_like(x)
     calls: Contest = {
         "without the check": lambda: bare(x, y),
         "with the check": lambda: kernel(x, y),
         "with gradients on": lambda: kernel(watched, y),
         "a Function by hand": lambda: by_hand.Add.apply(bare, watched, y),
+        "of these to see that no tensors share memory": lambda: share_storage((watched, y, out)),
     }
     return in_turns(calls, 2.0, "cpu")
 
