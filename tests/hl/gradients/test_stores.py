@@ -123,7 +123,7 @@ def test_places_that_may_meet_for_some_count_are_refused() -> None:
         by_a_sum_of_counts(*leaves((torch.randn(6, 5, dtype=torch.float64), 3)))
 
 
-# --- steps of an unrolled loop ------------------------------------------------------------------------------------------
+# --- steps of an unrolled loop ---------------------------------------------------------------------------------------
 
 
 @hl.kernel(autotune_effort="none")

@@ -48,7 +48,7 @@ def gradient_of(tensor: HostTensor, name: str, dtype: Any, kind: str) -> Made:
 
 
 def _order(tensor: HostTensor) -> list[int] | None:
-    """The dimensions of a dense tensor from the slowest to the fastest; None where that is their own order, or unknown."""
+    """The dimensions of a dense tensor, the slowest first; None where that is their own order, or not known."""
     numbers = (*tensor.shape, *tensor.stride)
     if not tensor.stride or not all(type(number) is int for number in numbers) or 0 in tensor.shape:
         return None

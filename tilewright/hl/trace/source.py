@@ -7,6 +7,7 @@ import functools
 import inspect
 import linecache
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -144,9 +145,11 @@ def _lines(function: Callable[..., Any]) -> tuple[list[str], int]:
 
 def _last_line(lines: list[str], first: int) -> int:
     """Where the function ends whose decorators begin in a line. `inspect` would look at every token, in Python."""
-    for node in ast.parse("".join(lines)).body:
-        if isinstance(node, ast.FunctionDef) and first in (node.lineno, *(part.lineno for part in node.decorator_list)):
-            return node.end_lineno or first
+    with suppress(SyntaxError):  # of what else stands there
+        for node in ast.parse("".join(lines)).body:
+            starts = [part.lineno for part in (node, *getattr(node, "decorator_list", ()))]
+            if first in starts and node.end_lineno is not None:
+                return node.end_lineno
     return first - 1 + len(inspect.getblock(lines[first - 1 :]))
 
 
