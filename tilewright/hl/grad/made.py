@@ -35,7 +35,7 @@ def kernel_of(
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
     settings = copy.copy(settings)
     settings.static_shapes = static
-    settings.check_trace = settings.check_trace and has_numbers  # two derivations have been compared
+    settings.check_trace = settings.check_trace and has_numbers  # `leaks` has looked for sizes of samples
     scope: dict[str, Any] = {"__name__": file}
     exec(compile(text, file, "exec"), scope)
     made = scope[name]

@@ -56,7 +56,7 @@ class _Turning:
         nodes, region.nodes = region.nodes, []
         for node in nodes:
             product = self._product(node.args[0]) if _is_transposition(node) else None
-            if product is None:
+            if product is None or product not in nodes:  # outside of a loop it is computed once
                 region.nodes.append(node)
                 continue
             a, b, _ = product.args
@@ -69,13 +69,15 @@ class _Turning:
                 self._add(region, conversion(turned, node.out, node.line))
 
     def _product(self, value: Value) -> Node | None:
-        """The product that a value is, converted or not, which nobody else reads."""
-        node = self.makers.get(value.id)
-        if node is None or self.reads[value.id] > 1:
-            return None
-        if node.op == "_to_copy":
-            return self._product(node.args[0])
-        return node if node.op == "product" and node.args[2] is None else None
+        """The product that a value is, converted once or not at all, which nobody else reads."""
+        node = self._only(value)
+        if node is not None and node.op == "_to_copy":
+            node = self._only(node.args[0])
+        return node if node is not None and node.op == "product" and node.args[2] is None else None
+
+    def _only(self, value: Value) -> Node | None:
+        """The node of a value that is read once."""
+        return self.makers.get(value.id) if self.reads[value.id] == 1 else None
 
     def _turned(self, region: Region, value: Value, line: int) -> Value:
         """A matrix the other way: what it is the transpose of, if it is one."""
