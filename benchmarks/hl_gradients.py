@@ -26,8 +26,10 @@ import torch.nn.functional as F
 
 from benchmarks import hand_written_gradients as by_hand
 from benchmarks import hl_gradients_kernels as own
+from benchmarks import hl_gradients_peers
 from tilewright import hl
 from tilewright.hl.grad import again
+from tilewright.hl.grad.overwritten import share_storage
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "hl"))
 import attention
@@ -89,6 +91,7 @@ def contests(device: str) -> dict[str, Callable[[], Contest]]:
         "group norm": lambda: _group_norm(m, n),
         **_products(device),
         **_by_index(device),
+        **(hl_gradients_peers.contests(backward) if device == "cuda" else {}),
     }
 
 
@@ -200,12 +203,13 @@ def overhead() -> dict[str, list[float]]:
     """Seconds of a small forward call: without the check, with it, with gradients on, and by a Function by hand."""
     x, y = torch.randn(64, device="cpu"), torch.randn(64, device="cpu")
     bare, kernel = hl.kernel(elementwise.add.fn, backward=None), elementwise.add
-    watched = x.clone().requires_grad_()
+    watched, out = x.clone().requires_grad_(), torch.empty_like(x)
     calls: Contest = {
         "without the check": lambda: bare(x, y),
         "with the check": lambda: kernel(x, y),
         "with gradients on": lambda: kernel(watched, y),
         "a Function by hand": lambda: by_hand.Add.apply(bare, watched, y),
+        "of these to see that no tensors share memory": lambda: share_storage((watched, y, out)),
     }
     return in_turns(calls, 2.0, "cpu")
 
@@ -285,6 +289,19 @@ def summary(times: dict[str, list[float]]) -> dict[str, float]:
     return made
 
 
+def _peaks(calls: Contest) -> dict[str, float]:
+    """MiB that a call takes on the GPU at most, besides what is there before."""
+    found = {}
+    for name, call in calls.items():
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        torch.cuda.synchronize()
+        found[f"{name}, MiB"] = (torch.cuda.max_memory_allocated() - before) / 2**20
+    return found
+
+
 def _undisturbed(times: list[float]) -> float:
     """The tenth percentile: what a call takes when the machine does nothing else meanwhile."""
     return sorted(times)[len(times) // 10]
@@ -304,7 +321,10 @@ def main() -> None:
     results: dict[str, dict[str, float]] = {}
     for name, make in contests(given.device).items():
         if not given.names or name in given.names:
-            results[name] = summary(in_turns(make(), given.seconds, given.device))
+            calls = make()
+            results[name] = summary(in_turns(calls, given.seconds, given.device))
+            if given.device == "cuda":
+                results[name] |= _peaks(calls)
             print(f"{name:20}", "  ".join(f"{who} {ms:.3f}" for who, ms in results[name].items()), flush=True)
     if not given.names and given.device == "cpu":
         results["deriving, milliseconds"] = deriving()

@@ -369,3 +369,21 @@ def test_random_configurations_of_open_sizes_fit():
     assert all(bound.config_spec.normalize(config) == config for config in configs)
     narrow = min(configs, key=lambda config: config["block_sizes"])
     torch.testing.assert_close(bound.compile_config(narrow)(x), x - x.mean((1, 2), keepdim=True))
+
+
+def test_searches_of_open_sizes_try_tiles_of_the_call():
+    """Others would compute the same with more lanes that are cut; a user may still ask for them."""
+
+    @hl.kernel(static_shapes=False)
+    def twice(x):
+        out = torch.empty_like(x)
+        for rows, columns in hl.tile(x.shape):
+            out[rows, columns] = x[rows, columns] * 2
+        return out
+
+    spec = twice.bind((torch.randn(5, 3000),)).config_spec
+    rng, usual = random.Random(5), spec.default_config()["block_sizes"]
+    sizes = [spec.random(rng)["block_sizes"] for _ in range(50)]
+    assert max(rows for rows, _ in sizes) <= max(8, usual[0])
+    assert 2048 <= max(columns for _, columns in sizes) <= max(4096, usual[1])
+    assert spec.normalize({"block_sizes": [64, 8192]})["block_sizes"] == [64, 8192]

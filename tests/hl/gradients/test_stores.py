@@ -121,3 +121,93 @@ def test_places_that_meet_are_refused(kernel: Any, message: str, statement: str)
 def test_places_that_may_meet_for_some_count_are_refused() -> None:
     with pytest.raises(hl.exc.NotDifferentiable, match="is stored at a sum of indices"):
         by_a_sum_of_counts(*leaves((torch.randn(6, 5, dtype=torch.float64), 3)))
+
+
+# --- steps of an unrolled loop ---------------------------------------------------------------------------------------
+
+
+@hl.kernel(autotune_effort="none")
+def four_steps_at_once(x):
+    out = torch.empty_like(x)
+    for columns in hl.tile(x.size(1)):
+        state = hl.zeros([columns], dtype=x.dtype)
+        for several in hl.grid(x.size(0) // 4):
+            for one in hl.static_range(4):
+                state = torch.tanh(0.5 * state + x[several * 4 + one, columns])
+                out[several * 4 + one, columns] = state
+    return out
+
+
+def step_by_step(x):
+    state, outs = torch.zeros_like(x[0]), []
+    for one in x:
+        state = torch.tanh(0.5 * state + one)
+        outs.append(state)
+    return torch.stack(outs)
+
+
+@hl.kernel(autotune_effort="none")
+def windows(x):
+    """Loads that meet: the first of a pass is the last of the one before."""
+    out = torch.empty([3, x.size(1)], dtype=x.dtype)
+    for at in hl.grid(3):
+        out[at, :] = x[at * 2, :].sin() + x[at * 2 + 1, :].cos() * x[at * 2 + 2, :]
+    return out
+
+
+@hl.kernel(autotune_effort="none")
+def by_two_indices(x):
+    """Multiples of 4 and 6, and one more: never one place."""
+    out = torch.zeros([21, x.size(1)], dtype=x.dtype)
+    for one in hl.grid(2):
+        out[one * 16, :] = x[one, :].sin()
+        out[one * 6 + 1, :] = x[one + 2, :].cos()
+    return out
+
+
+@hl.kernel(autotune_effort="none")
+def steps_that_meet(x):
+    out = torch.empty([7, x.size(1)], dtype=x.dtype)
+    for at in hl.grid(3):
+        for one in hl.static_range(3):
+            out[at * 2 + one, :] = x[at, :] * (one + 1)
+    return out
+
+
+@hl.kernel(autotune_effort="none")
+def indices_that_meet(x):
+    out = torch.zeros([21, x.size(1)], dtype=x.dtype)
+    for one in hl.grid(2):
+        out[one * 4, :] = x[one, :].sin()
+        out[one * 6 + 2, :] = x[one + 2, :].cos()
+    return out
+
+
+def test_steps_of_an_unrolled_loop_have_places_of_their_own() -> None:
+    x = torch.randn(12, 5, dtype=torch.float64)
+    check(four_steps_at_once, step_by_step, x)
+    (plan,) = hl.grad(four_steps_at_once).plan((x,))
+    assert [owner.form for owner in plan.owners] == ["store"]
+
+
+def test_steps_that_load_one_place_add() -> None:
+    x = torch.randn(7, 5, dtype=torch.float64)
+    check(windows, lambda x: x[:-2:2].sin() + x[1:-1:2].cos() * x[2::2], x)
+    (plan,) = hl.grad(windows).plan((x,))
+    assert [owner.form for owner in plan.owners] != ["store"]
+
+
+def test_indices_with_other_remainders_do_not_meet() -> None:
+    def reference(x):
+        out = torch.zeros([21, x.size(1)], dtype=x.dtype)
+        out[[0, 16]] = x[:2].sin()
+        out[[1, 7]] = x[2:].cos()
+        return out
+
+    check(by_two_indices, reference, torch.randn(4, 5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("kernel", [steps_that_meet, indices_that_meet])
+def test_stores_that_may_meet_are_refused(kernel: Any) -> None:
+    with pytest.raises(hl.exc.NotDifferentiable, match="stored twice"):
+        kernel(torch.randn(4, 5, requires_grad=True))

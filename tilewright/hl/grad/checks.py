@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
@@ -137,12 +138,27 @@ def _exclusive(ours: tuple[int, ...], theirs: tuple[int, ...]) -> bool:
 
 
 def disjoint(one: Node, other: Node) -> bool:
-    """Whether two accesses to a tensor touch other elements: other constant slices or indices along a dimension."""
+    """Whether two accesses to a tensor touch other elements, in whatever passes: other constant slices or indices along
+    a dimension, or others by their remainder, as `i * 4` and `i * 4 + 1`."""
     for left, right in zip(one.args[1], other.args[1], strict=True):
+        if left.kind == right.kind == "scalar" and _never_meet(left.what, right.what):
+            return True
         spans = [span(node, entry) for node, entry in ((one, left), (other, right))]
         if None not in spans and not set(spans[0] or ()) & set(spans[1] or ()):
             return True
     return False
+
+
+def _never_meet(one: Any, other: Any) -> bool:
+    """Whether two indices are never one: each is a number and multiples of what differs from pass to pass."""
+    if not all(isinstance(index, Sym) or type(index) is int for index in (one, other)):
+        return False
+    forms = [(index.terms, index.constant) if isinstance(index, Sym) else ({}, index) for index in (one, other)]
+    (ours, number), (theirs, twin) = forms
+    fixed = [{atom: factor for atom, factor in terms.items() if atom.kind == "host"} for terms in (ours, theirs)]
+    step = math.gcd(*(factor for terms in (ours, theirs) for atom, factor in terms.items() if atom.kind != "host"))
+    apart = number - twin
+    return fixed[0] == fixed[1] and bool(apart % step if step else apart)
 
 
 def span(node: Node, entry: Subscript) -> range | None:

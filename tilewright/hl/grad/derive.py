@@ -12,7 +12,7 @@ import torch
 from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
-from tilewright.hl.grad import aliases, checks, degree, overwritten, owners, segments
+from tilewright.hl.grad import aliases, checks, degree, leaks, overwritten, owners, segments
 from tilewright.hl.grad.adjoint import Adjoint
 from tilewright.hl.grad.broadcasts import narrow
 from tilewright.hl.grad.exchange import Exchange, Exchanged, Keeping, exchanges
@@ -23,6 +23,7 @@ from tilewright.hl.grad.program import Program, buffer_of
 from tilewright.hl.grad.simplify import histories, simplify
 from tilewright.hl.grad.summaries import keeping, load_summaries
 from tilewright.hl.grad.text import program_text
+from tilewright.hl.grad.transposed import turn_products
 from tilewright.hl.grad.wide import keep_unrounded
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, clone, walk
 from tilewright.hl.trace.host import Traced
@@ -78,7 +79,8 @@ def derive(
     """The backward pass of a top-level loop.
 
     Args:
-        traces: two traces of whole calls, with other samples.
+        traces: two traces of whole calls, with other samples: the second is looked at where a number of the first
+            derivation may come of a sample.
         at: number of the loop.
         asked: which gradients, and what may be done for them.
         name: of the kernel that is made.
@@ -93,7 +95,10 @@ def derive(
     with torch.autograd.graph.saved_tensors_hooks(
         as_they_are, as_they_are
     ):  # those of the caller are for its own tensors
-        first, second = (_derived(traced, at, asked, name, blocks, sizes, is_open) for traced in traces)
+        first = _derived(traces[0], at, asked, name, blocks, sizes, is_open)
+        if not leaks.are_possible(first.text + first.forward_text, traces[0]):
+            return first
+        second = _derived(traces[1], at, asked, name, blocks, sizes, is_open)
     if first.text != second.text:
         pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
         ours = next((line.strip() for line, twin in pairs if line != twin), "")
@@ -284,7 +289,7 @@ def _settled(
             owners.settle(adjoint.trace, program, several, owner, sizes)
         decided.append(owner)
     simplify(region)
-    keep_unrounded(region, adjoint.next_number())
+    turn_products(region, keep_unrounded(region, adjoint.next_number()))
     _check_names(program)
     text = program_text(program) if decided else ""  # no gradient flows: there is nothing to compute
     return Derived(program, text, tuple(decided))

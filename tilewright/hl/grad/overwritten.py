@@ -106,12 +106,15 @@ class _Place:
         self.__array_interface__ = {**form, "data": (_BASE + start, True), "version": 3}
 
 
+def share_storage(tensors: Sequence[Any]) -> bool:
+    """Whether any two tensors have one storage."""
+    return len({tensor.untyped_storage()._cdata for tensor in tensors}) < len(tensors)
+
+
 def meeting(written: Sequence[Any], others: Sequence[Any]) -> tuple[int, int] | None:
     """The first pair of tensors with an element in common, of which one is written: positions among all."""
     tensors = [*written, *others]
     storages = [tensor.untyped_storage()._cdata for tensor in tensors]
-    if len(set(storages)) == len(storages):
-        return None
     for at, one in enumerate(written):
         for to, other in enumerate(tensors):
             if to != at and storages[to] == storages[at] and one.numel() and other.numel() and _meet(one, other):

@@ -19,7 +19,7 @@ from tilewright.hl.dims import Axis
 from tilewright.hl.grad import checks
 from tilewright.hl.grad.conversions import conversion
 from tilewright.hl.grad.extents import agree, is_known, is_zero
-from tilewright.hl.grad.program import Program, buffer_of, key_of
+from tilewright.hl.grad.program import Program, buffer_of, gradient_of, key_of
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, walk
 from tilewright.hl.symbols import Sym, cdiv, same
 from tilewright.hl.trace.state import Trace
@@ -119,6 +119,14 @@ def place(axis: Axis, entries: Sequence[Subscript]) -> int | None:
     return None
 
 
+def _tells(axis: Axis, entries: Sequence[Subscript]) -> bool:
+    """Whether every pass along an axis has other subscripts, as by `i * 4 + 1`."""
+    scalars = [entry.what for entry in entries if entry.kind == "scalar" and isinstance(entry.what, Sym)]
+    moving = [[atom for atom in what.terms if atom.kind != "host"] for what in scalars]
+    is_one = axis.kind == "grid" or axis.prime == 1
+    return place(axis, entries) is not None or (is_one and [axis.offset] in moving)
+
+
 def _is_counted(axis: Axis) -> bool:
     """Whether the programs along an axis can be counted now."""
     return all(map(is_known, (axis.begin, axis.end))) and (axis.block is None or type(axis.block) is int)
@@ -189,7 +197,7 @@ def decide(several: list[Contribution]) -> Owner:
         return Owner(name, "partial", f"programs along {names} sum parts of their own", line)
     if missing:
         return Owner(name, "atomic", "its loads have different owners", line)
-    inner = all(all(place(axis, one.entries) is not None for axis in one.loops) for one in several)
+    inner = all(all(_tells(axis, one.entries) for axis in one.loops) for one in several)
     if inner and _are_apart(several):
         return Owner(name, "store", "each element is loaded by one program, once", line)
     return Owner(name, "add", "one program loads each element, more than once", line)
@@ -264,7 +272,8 @@ def settle(
         plain = len(several) == 1 and covers(several[0]) and _once(several[0], parts)
     kind = "empty" if plain and owner.form in ("store", "partial") else "zeros"
     held = dtype if owner.form == "store" else wide
-    program.made.append(buffer_of(name, [*counts, *shape], held, kind))
+    own = gradient_of(tensor, name, held, kind)
+    program.made.append(buffer_of(name, [*counts, *shape], held, kind) if parts else own)
     program.results.append(result if held == dtype else f"{result}.to({dtype})")
     fresh = HostTensor(name, name, (*(0 for _ in parts), *shape), (), held)
     for one in several:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilewright.hl.dims import Axis, Dim
@@ -35,6 +35,31 @@ class Made:
 def buffer_of(name: str, shape: Any, dtype: Any, kind: str = "empty") -> Made:
     """A new tensor, whose elements are undefined or zeros."""
     return Made(name, f"torch.{kind}({{shape}}, dtype={dtype}, device={{device}})", tuple(shape))
+
+
+def gradient_of(tensor: HostTensor, name: str, dtype: Any, kind: str) -> Made:
+    """A new tensor for the gradient of another one, whose elements are in the same order if that has no gaps."""
+    made = buffer_of(name, tensor.shape, dtype, kind)
+    order = _order(tensor)
+    if order is None:
+        return made
+    places = [order.index(dim) for dim in range(len(order))]
+    return replace(made, text=f"{made.text}.permute({places})", shape=tuple(tensor.shape[dim] for dim in order))
+
+
+def _order(tensor: HostTensor) -> list[int] | None:
+    """The dimensions of a dense tensor, the slowest first; None where that is their own order, or not known."""
+    numbers = (*tensor.shape, *tensor.stride)
+    if not tensor.stride or not all(type(number) is int for number in numbers) or 0 in tensor.shape:
+        return None
+    order = sorted(range(len(tensor.shape)), key=lambda dim: (-tensor.stride[dim], -tensor.shape[dim], dim))
+    length = 1
+    for dim in reversed(order):
+        if tensor.shape[dim] > 1 and tensor.stride[dim] != length:
+            return None
+        length *= tensor.shape[dim]
+    wide = [dim for dim in order if tensor.shape[dim] > 1]
+    return None if wide == sorted(wide) else order
 
 
 @dataclass

@@ -20,6 +20,7 @@ from tilewright.hl.graph.nodes import HostTensor, Node, Region, Value, operands,
 from tilewright.hl.passes.deadcode import remove_dead
 
 _ARITHMETIC = frozenset({"mul", "add", "sub", "neg", "div", "where"})
+_MOVES = frozenset({"transpose", "t", "permute", "unsqueeze", "squeeze", "expand", "view"})
 _NARROW = (torch.float16, torch.bfloat16)
 
 
@@ -82,6 +83,10 @@ class _Widening:
             self._converted(node)
         elif node.op == "product":
             if out.dtype in _NARROW and out.id in self.widened:
+                self._widen(region, node)
+        elif node.op in _MOVES and out.dtype in _NARROW:
+            if out.id in self.widened and node.args[0].id in self.wide:
+                node.args = (self.wide[node.args[0].id], *node.args[1:])
                 self._widen(region, node)
         elif node.op in _ARITHMETIC and out.dtype in _NARROW:
             known = [value for value in operands(node) if value.id in self.wide]

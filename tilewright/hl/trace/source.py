@@ -7,6 +7,7 @@ import functools
 import inspect
 import linecache
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -61,14 +62,13 @@ class Source:
                 hint="put the kernel into a .py file or a notebook cell: its text is what is compiled",
             ) from None
         head = ["if 1:\n"] if lines[0][:1].isspace() else []
-        body: Any = ast.parse("".join(head + lines))
+        body: Any = ast.parse("".join(["\n"] * (first - 1 - len(head)) + head + lines))  # with the lines of the file
         definition = body.body[0].body[0] if head else body.body[0]
         if not isinstance(definition, ast.FunctionDef):
             raise exc.SourceNotAvailable(
                 f"{self.name} is not defined with `def`", hint="a lambda or an `async def` cannot be a kernel"
             )
-        _check_statements(definition, first - 1 - len(head), self)
-        ast.increment_lineno(definition, first - 1 - len(head))
+        _check_statements(definition, self)
         self.tree = definition
         self.carried: dict[int, set[Any]] = {}
         self._codes: dict[int, CodeType] = {}
@@ -140,14 +140,24 @@ def _lines(function: Callable[..., Any]) -> tuple[list[str], int]:
     if known is None or len(known) != 4 or known[1] is not None:
         return inspect.getsourcelines(function)
     first = code.co_firstlineno  # no file, which might have changed: `inspect` would look through all modules for one
-    return inspect.getblock(known[2][first - 1 :]), first
+    return known[2][first - 1 : _last_line(known[2], first)], first
 
 
-def _check_statements(definition: ast.FunctionDef, moved: int, source: Source) -> None:
+def _last_line(lines: list[str], first: int) -> int:
+    """Where the function ends whose decorators begin in a line. `inspect` would look at every token, in Python."""
+    with suppress(SyntaxError):  # of what else stands there
+        for node in ast.parse("".join(lines)).body:
+            starts = [part.lineno for part in (node, *getattr(node, "decorator_list", ()))]
+            if first in starts and node.end_lineno is not None:
+                return node.end_lineno
+    return first - 1 + len(inspect.getblock(lines[first - 1 :]))
+
+
+def _check_statements(definition: ast.FunctionDef, source: Source) -> None:
     """Refuse what makes the function something else than a run from top to bottom."""
     for node in ast.walk(definition):
         if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith):
-            place = errors.Location(source.file, node.lineno + moved, node.col_offset, None, None, source.name)
+            place = errors.Location(source.file, node.lineno, node.col_offset, None, None, source.name)
             raise exc.StatementNotSupported(
                 f"`{type(node).__name__.lower()}` in a kernel",
                 place,
@@ -157,7 +167,7 @@ def _check_statements(definition: ast.FunctionDef, moved: int, source: Source) -
     if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
         raise exc.InvalidSignature(
             f"{source.name} has parameters that are not one each by position",
-            errors.Location(source.file, definition.lineno + moved, definition.col_offset, None, None, source.name),
+            errors.Location(source.file, definition.lineno, definition.col_offset, None, None, source.name),
             hint="name every parameter, or pass a list or a dictionary",
         )
 

@@ -115,6 +115,13 @@ class Facts:
         loops = (node for graph in self.graphs for node in walk(graph.region) if node.op == "loop")
         return next(axes for axes in (node.kwargs["axes"] for node in loops) if axes[0].id == first)
 
+    def extent_in_call(self, axis: Axis) -> int | None:
+        """How many indices an axis has in the call that binds; None where only the kernel knows."""
+        if not all(isinstance(bound, Sym) or type(bound) is int for bound in (axis.begin, axis.end)):
+            return None
+        known = substitute(axis.end - axis.begin, self.actual.get)
+        return known if type(known) is int else None
+
     def largest_tile(self, config: Mapping[str, Any]) -> tuple[int, Value | None]:
         """(elements of the largest tile under a configuration, that tile), with the extents of the call that binds."""
         chunks = dict(zip(self.entries.get("reduction_loops", ()), config.get("reduction_loops", ()), strict=False))

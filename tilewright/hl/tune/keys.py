@@ -97,6 +97,9 @@ class BlockSizes(ListKey):
         if facts.machine.kind != "cpu" and axis.size in product_sizes(facts):
             low, high = max(low, min(high, OF_PRODUCTS[0])), min(high, max(low, OF_PRODUCTS[1]))
         default = min(max(default_blocks(facts)[at], low), high)
+        measured = facts.extent_in_call(axis)  # what a search times; other calls have larger ones, and the default
+        if axis.kind == "tile" and measured is not None:
+            high = min(high, max(1 << max(0, measured - 1).bit_length(), default, low))
         return PowerOfTwoFragment(1 << (low - 1).bit_length(), high, default)
 
     def check(self, value: Any, facts: Facts, at: int) -> Any:
