@@ -26,7 +26,6 @@ PLANNERS = {
     "loops/dot_loops.py": {"_normal": "DOT_LOOPS", "_of_term": "DOT_LOOPS", "_operands": "DOT_LOOPS"},
     "loops/reduction_loops.py": dict.fromkeys(("_normal", "_one", "_of_term", "_width"), "REDUCTION_LOOPS"),
     "loops/operands.py": {**dict.fromkeys(("of", "_take", "_line"), "DOT_LOOPS"), "product": "REDUCTION_LOOPS"},
-    "cpu/plan/contractions.py": {"_as_dot": "SUM_AS_DOT", "_product_of": "SUM_AS_DOT"},
     "analysis/recurrences.py": {"how_it_runs": "LOOP", "contraction": "CONTRACTION"},
     "cpu/emit/answers.py": {"_reach": "ACCESS", "_combined": "REDUCTION"},
     "nvidia/emit/answers.py": {"_reach": "ACCESS"},

@@ -31,7 +31,9 @@ def swap_dot_operands(function: FuncOp, decisions: Decisions) -> bool:
     changed = False
     for dot in [op for op in walk(function) if isinstance(op, DotOp)]:
         number = _carried(dot)
-        if number is not None and _lies_across(dot.a) and decisions.note(SWAPPED, dot, _swapped(dot)) is not None:
+        if number is None or not (_is_column(dot) or _lies_across(dot.a)):
+            continue
+        if decisions.note(SWAPPED, dot, _swapped(dot)) is not None:
             _swap(dot, number)
             changed = True
     return changed
@@ -54,8 +56,16 @@ def _lies_across(value: SSAValue) -> bool:
     return isinstance(answer, Yes) and answer.plan.strides[0] == Poly.of(memory_bytes(answer.plan.elem))
 
 
+def _is_column(dot: DotOp) -> bool:
+    """Whether a product is a matrix in memory times one column, which had better be a row."""
+    sides = [memory_operand(value, (), AffineAnalysis(lambda value: False)) for value in (dot.a, dot.b)]
+    return shape_of(dot.d.type)[1] == 1 < shape_of(dot.d.type)[0] and all(isinstance(side, Yes) for side in sides)
+
+
 def _swapped(dot: DotOp) -> Answer[DotOp]:
     """Whether a product is the better for it whose left operand lies across."""
+    if _is_column(dot):
+        return Yes(dot, "a column is multiplied as a row")
     if not _lies_across(dot.b):
         return No("operand b lies along, and would be packed across")
     return Yes(dot, "both operands lie across")
