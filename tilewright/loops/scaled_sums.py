@@ -29,8 +29,8 @@ from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, FmaOp, MulFOp, NegFOp, SelectOp, SubFOp
 from tilewright.ops.reduce import ReduceOp, single_operation
 from tilewright.ops.shape import ReshapeOp, TransOp, UnsplatOp
-from tilewright.passes.accumulate import accumulate_in_dots
 from tilewright.passes.dce import eliminate_dead_code
+from tilewright.passes.fold_dots import fold_into_dots
 from tilewright.passes.rewriting import value_before
 
 _LARGEST = 1 << 20  # number that is taken out of a sum, and one over the smallest: neither overflows by it
@@ -50,7 +50,7 @@ def take_numbers_out_of_sums(function: FuncOp) -> bool:
             if by != 1 and _is_taken(by):
                 result.replace_all_uses_with(_times(by, _without_number(result), reduce))
         eliminate_dead_code(function)
-        accumulate_in_dots(function)
+        fold_into_dots(function)
     return changed
 
 
