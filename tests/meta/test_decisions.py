@@ -18,7 +18,7 @@ PLANNERS = {
     "passes/carried_offsets.py": {"_recognise": "CARRIED"},
     "cpu/plan/wrapped_indices.py": {"_unread": "WRAPPED"},
     "passes/if_conversion.py": {"_recognise": "IF_CONVERTED"},
-    "cpu/plan/loop_distribution.py": {"_recognise": "DISTRIBUTED"},
+    "cpu/plan/loop_distribution.py": {"_apart": "DISTRIBUTED"},
     "cpu/plan/unroll_loops.py": {"_short": "UNROLLED"},
     "cpu/plan/direct_epilogue_store.py": {"_where": "DIRECT_STORE"},
     "passes/delinearize.py": {"_nested": "DELINEARIZED"},

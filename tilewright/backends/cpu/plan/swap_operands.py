@@ -30,7 +30,7 @@ def swap_dot_operands(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such products of loops of a function; says whether anything changed."""
     changed = False
     for dot in [op for op in walk(function) if isinstance(op, DotOp)]:
-        number = _carried(dot)
+        number = number_of_sum(dot)
         if number is None or not (_is_column(dot) or _lies_across(dot.a)):
             continue
         if decisions.note(SWAPPED, dot, _swapped(dot)) is not None:
@@ -39,8 +39,8 @@ def swap_dot_operands(function: FuncOp, decisions: Decisions) -> bool:
     return changed
 
 
-def _carried(dot: DotOp) -> int | None:
-    """Which of the values that its loop carries is the sum that nobody else in the loop reads; None if none is."""
+def number_of_sum(dot: DotOp) -> int | None:
+    """Which of the values that its loop carries a dot adds to, if nobody else in the loop reads that; else None."""
     loop, uses = dot.parent_op(), list(dot.results[0].uses)
     if not isinstance(loop, ForOp) or len(shape_of(dot.d.type)) != 2 or len(uses) != 1:
         return None
