@@ -117,12 +117,13 @@ class _Normal:
 
 def normalize_reduction_loops(function: FuncOp, decisions: Decisions, rows: Rows) -> bool:
     """Rewrite all reductions of a function that are none in normal form; says whether there was one."""
-    changed, raising = False, Raising(function)
+    changed, raising = False, None
     ops = [op for op in walk(function) if isinstance(op, (ForOp, ReduceOp))]
     places = {op: number for number, op in enumerate(ops)}
     for op in sorted(ops, key=lambda op: (len([*ancestors(op)]), -places[op])):  # the largest reductions first
         if op.parent is None:
             continue
+        raising = raising or Raising(function)
         group = reductions_at(raising, op)
         if group is None:
             continue
@@ -132,7 +133,7 @@ def normalize_reduction_loops(function: FuncOp, decisions: Decisions, rows: Rows
                 _write([normal for normal in normals if (normal.range, normal.width) == key])
             eliminate_common_subexpressions(function)
             eliminate_dead_code(function)
-            changed, raising = True, Raising(function)
+            changed, raising = True, None
     return changed
 
 

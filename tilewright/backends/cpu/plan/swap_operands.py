@@ -58,8 +58,10 @@ def _lies_across(value: SSAValue) -> bool:
 
 def _is_column(dot: DotOp) -> bool:
     """Whether a product is a matrix in memory times one column, which had better be a row."""
-    sides = [memory_operand(value, (), AffineAnalysis(lambda value: False)) for value in (dot.a, dot.b)]
-    return shape_of(dot.d.type)[1] == 1 < shape_of(dot.d.type)[0] and all(isinstance(side, Yes) for side in sides)
+    m, n = shape_of(dot.d.type)
+    if n > 1 or m == 1:
+        return False
+    return all(isinstance(memory_operand(v, (), AffineAnalysis(lambda value: False)), Yes) for v in (dot.a, dot.b))
 
 
 def _swapped(dot: DotOp) -> Answer[DotOp]:
