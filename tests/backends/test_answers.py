@@ -33,12 +33,12 @@ ANSWERS: Mapping[str, set[str]] = {
     "loop": {"loop", "unrolled loop", "loop of reductions", "loop of dots", "delinearized loop"},
     "contraction": {"dot", "dot as a sum", "tensor cores", "loop of dots"},
     "reduction": {
-        "reduction", "unrolled reduction", "loop of reductions", "sum as a dot", "dot",
+        "reduction", "unrolled reduction", "loop of reductions", "dot",
         "tensor cores", "loop distribution", "reduction after the loop",
     },
     "access": {
         "access", "operand in memory", "direct store", "interleaved stores", "copy engine", "ring buffer",
-        "combined sums", "sunk prefetch", "loop of dots", "sum as a dot",
+        "combined sums", "sunk prefetch", "loop of dots",
     },
 }  # fmt: skip
 FIRST, COUNT = 7_400, {"avx2": 10, "avx512": 10, "amx": 5, "cuda90": 10}

@@ -32,8 +32,8 @@ from tilewright.ir.walk import every
 from tilewright.loops.arithmetic import conjunction
 from tilewright.loops.blocks import beside, loop_through
 from tilewright.loops.lowering import Matrix, Scalars
-from tilewright.loops.nest import ALWAYS, ZERO, Index, Load, Node, Opaque, Poly, as_element, range_of, ranges_of
-from tilewright.loops.operands import Computed, Leaf, Operands, choice, load_of, loads_of
+from tilewright.loops.nest import ZERO, Index, Load, Node, Opaque, Poly, as_element, range_of, ranges_of
+from tilewright.loops.operands import Computed, Leaf, Operands, choice, load_of, loads_of, shared_choice
 from tilewright.loops.products import Term, fingerprint
 from tilewright.loops.raising import Raising
 from tilewright.loops.subjects import DOT_LOOPS
@@ -277,11 +277,8 @@ def _term(raising: Raising, operands: Sequence[Computed], dot: DotOp, loops: tup
     """What a dot adds up, over K and the iterations of the loops around it."""
     (k,) = raising.dims((dot, "k"), shape_of(dot.a.type)[1:])
     ranges = tuple([raising.loops.of(loop).iteration for loop in loops])
-    conditions, factors = list[Node](), list[Node]()
-    for side, operand in enumerate(operands):
-        condition, factor = choice(operand.nodes[0]) if operand.is_load else (ALWAYS, operand.factor(side))
-        conditions.append(condition)
-        factors.append(factor)
+    nodes = [operand.nodes[0] if operand.is_load else operand.factor(side) for side, operand in enumerate(operands)]
+    conditions, factors = shared_choice(nodes)
     reduced = (*ranges, range_of(k)) if k is not ZERO else ranges
     return Term.rebuilt(1, tuple(factors), reduced, conjunction(conditions), ())
 

@@ -21,6 +21,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.types import element_type, ir_name, shape_of, tile_type
 from tilewright.ir.values import defining_op, is_tile, operands_of
+from tilewright.loops.arithmetic import conjunction
 from tilewright.loops.attributes import attributes_of
 from tilewright.loops.lifting import Lifting, float_of
 from tilewright.loops.lowering import is_before
@@ -290,6 +291,19 @@ def _repeated(value: SSAValue, kind: Attribute, anchor: Operation) -> SSAValue:
     if value.type != column:
         value = value_before(ReshapeOp.create(operands=[value], result_types=[column]), anchor)
     return value_before(BroadcastOp.create(operands=[value], result_types=[kind]), anchor)
+
+
+def shared_choice(nodes: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+    """Conditions under which none of some factors is zero by its own choice, and the factors without them.
+
+    What one factor alone is masked by stays with it: zero times an infinity of the other is no zero.
+    """
+    chosen = [choice(node) for node in nodes]
+    shared = frozenset.intersection(*[condition.parts for condition, _ in chosen])
+    left = [(conjunction(condition.parts - shared), element) for condition, element in chosen]
+    return [*shared], [
+        element if condition is ALWAYS else Select.of(condition, element, ZERO) for condition, element in left
+    ]
 
 
 def load_of(value: SSAValue) -> LoadOp | None:

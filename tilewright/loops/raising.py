@@ -87,14 +87,10 @@ class Raising:
 
     Args:
         function: in tile IR, its calls inlined.
-
-    Attributes:
-        sources: for each load that was asked for, one that reads it, and at which index.
     """
 
     def __init__(self, function: FuncOp) -> None:
         self.function = function
-        self.sources: dict[Node, tuple[LoadOp, Index]] = {}
         self._arguments = {argument: number for number, argument in enumerate(function.body.blocks[0].args)}
         self._known: dict[tuple[SSAValue, Index], Node] = {}
         self._epochs = Epochs(function)
@@ -243,7 +239,6 @@ class Raising:
         other = None if op.other is None else self.value(op.other, index if is_tile(op.other) else ())
         element = element_type(op.result.type)
         made = Load.of(base, offset, condition, other, ir_name(element), self._epochs.of(op))
-        self.sources[made] = (op, index)
         return polynomial(made) if _is_index(element) else made
 
 

@@ -35,7 +35,7 @@ from tilewright.loops.arithmetic import conjunction
 from tilewright.loops.blocks import beside, loop_through
 from tilewright.loops.lowering import Matrix, Scalars
 from tilewright.loops.nest import ZERO, Index, Load, Node, Opaque, Poly, as_element, ranges_of
-from tilewright.loops.operands import FINITE, Computed, Elements, choice
+from tilewright.loops.operands import FINITE, Computed, Elements, choice, shared_choice
 from tilewright.loops.products import Term, fingerprint
 from tilewright.loops.raising import VIEWS, Raising
 from tilewright.loops.reductions import Piece, Reduction, reductions_at
@@ -53,7 +53,7 @@ from tilewright.ops.shape import ReshapeOp, UnsplatOp
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.placed_loads import first_write
-from tilewright.passes.rewriting import replace, value_before
+from tilewright.passes.rewriting import replace, transposed, value_before
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ class _Normal:
         parts: its factors by themselves, if it is a product.
         matrices: what is loaded for it.
         mask: what knows which elements count; None where what is loaded for others adds nothing.
+        row: which of the factors is one row that all rows of the other are multiplied by; None for others.
         range: that is gone along, as the nest says it.
         extent: elements of a row.
         blocks: iterations; None if the last one may end early.
@@ -96,20 +97,33 @@ class _Normal:
     parts: list[Computed]
     matrices: list[Matrix]
     mask: Matrix | None
+    row: int | None
     range: Poly
     extent: affine.Poly
     blocks: affine.Poly | None
     width: int
 
+    @property
+    def is_dot(self) -> bool:
+        """Whether what an iteration combines is a dot."""
+        return self.row is not None or len(self.found.places) == 2
+
+    @property
+    def kind(self) -> Attribute:
+        """The type of what is carried: that of the result without dims of one element, or of one row of a dot."""
+        kind = self.found.kind
+        return kind if self.row is None else tile_type((1, *shape_of(kind)), element_type(kind))
+
 
 def normalize_reduction_loops(function: FuncOp, decisions: Decisions, rows: Rows) -> bool:
     """Rewrite all reductions of a function that are none in normal form; says whether there was one."""
-    changed, raising = False, Raising(function)
+    changed, raising = False, None
     ops = [op for op in walk(function) if isinstance(op, (ForOp, ReduceOp))]
     places = {op: number for number, op in enumerate(ops)}
     for op in sorted(ops, key=lambda op: (len([*ancestors(op)]), -places[op])):  # the largest reductions first
         if op.parent is None:
             continue
+        raising = raising or Raising(function)
         group = reductions_at(raising, op)
         if group is None:
             continue
@@ -119,7 +133,7 @@ def normalize_reduction_loops(function: FuncOp, decisions: Decisions, rows: Rows
                 _write([normal for normal in normals if (normal.range, normal.width) == key])
             eliminate_common_subexpressions(function)
             eliminate_dead_code(function)
-            changed, raising = True, Raising(function)
+            changed, raising = True, None
     return changed
 
 
@@ -136,7 +150,8 @@ def _normal(raising: Raising, group: Sequence[Reduction], rows: Rows) -> Answer[
         normals.append(answer.plan)
     first = normals[0]
     along = all(matrix.goes_along for matrix in first.matrices)
-    return Yes(normals, f"{first.width} elements{' of a row' if along else ''} at a time")
+    what = "elements of a dot" if first.is_dot else "elements of a row" if along else "elements"
+    return Yes(normals, f"{first.width} {what} at a time")
 
 
 def _one(raising: Raising, found: Reduction, rows: Rows, count: int) -> Answer[_Normal]:
@@ -186,11 +201,11 @@ def _made_twice(found: Reduction, values: Sequence[Computed]) -> No | None:
 
 
 def _term(found: Reduction, piece: Piece, value: Computed) -> Term:
-    """What a piece adds; conditions for elements of memory that are factors are conditions for the product."""
+    """What a piece adds; conditions for all elements of memory that are factors are conditions for the product."""
     conditions = list(piece.conditions)
     if _nothing(found, value) == _FACTORS:
-        conditions += [choice(node)[0] for node in value.nodes]
-        value.nodes = [choice(node)[1] for node in value.nodes]
+        shared, value.nodes = shared_choice(value.nodes)
+        conditions += shared
     return Term.rebuilt(1, (value.factor(0),), piece.ranges, conjunction(conditions), ())
 
 
@@ -258,17 +273,19 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
         no = matrix.find(scalars)
         if no is not None:
             return no
-    answer = _width(found, r.extent, matrices, rows)
+    row = None if apart or not parts else _row(found, parts, matrices, rows)
+    answer = Yes(_K) if row is not None else _width(found, matrices, rows)
     if isinstance(answer, No):
         return answer
-    width, divided = answer.plan, r.extent.divided(answer.plan)
+    width = min(answer.plan, _most(found), r.extent.constant or answer.plan)
+    divided = r.extent.divided(width)
     blocks = None if divided is None else scalars.poly(divided)
     for matrix in known:
         rows_, columns = matrix.shape
         matrix.shape = (rows_, width) if matrix.along else (width, columns)
         matrix.kind = tile_type(matrix.shape, element_type(matrix.kind))
     mask = None if blocks is not None and not term.condition.parts else known[len(matrices) :]
-    normal = _Normal(found, value, parts, matrices, mask[0] if mask else None, r.extent, extent, blocks, width)
+    normal = _Normal(found, value, parts, matrices, mask[0] if mask else None, row, r.extent, extent, blocks, width)
     return Yes(normal)
 
 
@@ -313,7 +330,7 @@ def _apart(place: Poly, node: Node | tuple[Node, ...]) -> bool:
     return ranges_of(place).isdisjoint(ranges_of(node))
 
 
-def _width(found: Reduction, extent: Poly, matrices: Sequence[Matrix], rows: Rows) -> Answer[int]:
+def _width(found: Reduction, matrices: Sequence[Matrix], rows: Rows) -> Answer[int]:
     """How many elements are reduced at once, if that is better than how it is written."""
     count, along = math.prod(shape_of(found.result.type)), all(matrix.goes_along for matrix in matrices)
     inner = [op for op in found.reduces if any(is_inside(op, loop) for loop in found.loops)]
@@ -325,15 +342,30 @@ def _width(found: Reduction, extent: Poly, matrices: Sequence[Matrix], rows: Row
             return No("it is in normal form")
     if not along and count > rows.most and len(found.places) < 2:
         return No("its tiles are so large that carrying them hardly matters")
-    width = rows.along if along and len(found.places) < 2 else rows.across
-    loads, sizes = {matrix.load for matrix in matrices}, {matrix.shape[0] for matrix in matrices}
-    if len(loads) == 2 and len({load.type for load in loads}) == 1 and sizes == {1, count} and count >= rows.matrix:
-        width = _K
-    most = 1 << (MAX_TILE_NUMEL // count).bit_length() - 1
-    return Yes(min(width, most, extent.constant or width))
+    return Yes(rows.along if along and len(found.places) < 2 else rows.across)
 
 
-_K = 128  # elements of a row times a matrix, which is no reduction for long
+def _most(found: Reduction) -> int:
+    """How many elements of a row are a tile at most."""
+    return 1 << (MAX_TILE_NUMEL // math.prod(shape_of(found.result.type))).bit_length() - 1
+
+
+_K = 128  # elements of a row times a matrix: planners of dots join iterations
+
+
+def _row(found: Reduction, parts: Sequence[Computed], matrices: Sequence[Matrix], rows: Rows) -> int | None:
+    """Which factor is one row for all rows of the other, both as they are loaded; None if the result is no such dot."""
+    heights, count = [matrix.shape[0] for matrix in matrices], math.prod(shape_of(found.result.type))
+    if len(found.places) != 1 or count < rows.matrix or sorted(heights) != [1, count]:
+        return None
+    return heights.index(1) if _are_loads(parts) else None
+
+
+def _are_loads(parts: Sequence[Computed]) -> bool:
+    """Whether factors are elements of memory, of one type, widened at most."""
+    ops = [defining_op(value) for part in parts for value, _ in part.places]
+    plain = all(isinstance(op, (ExtFOp, LoadOp, *VIEWS)) for op in ops)
+    return plain and len({element_type(part.leaves[0].value.type) for part in parts}) == 1
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -342,10 +374,10 @@ _K = 128  # elements of a row times a matrix, which is no reduction for long
 def _write(normals: Sequence[_Normal]) -> None:
     """Put the loop in front of the end of the reductions, and let its results stand for those."""
     normal, place, firsts, tiles = normals[0], normals[0].found.place, list[SSAValue](), _Tiles()
-    for found in [normal.found for normal in normals]:
+    for found, kind in [(normal.found, normal.kind) for normal in normals]:
         number = found.neutral if found.begin is None else found.begin
         first = found.first or value_before(ConstantOp.of(number, found.kind), place)
-        firsts.append(_viewed(first, found.kind, place))
+        firsts.append(_viewed(first, kind, place))
     if normal.extent.constant == normal.width:
         totals = [_combined(n, affine.Poly.of(0), None, f, place, tiles) for n, f in zip(normals, firsts, strict=True)]
     else:
@@ -371,6 +403,9 @@ def _viewed(value: SSAValue, kind: Attribute, anchor: Operation) -> SSAValue:
     """A value in another shape of as many elements."""
     if value.type == kind:
         return value
+    number = constant_of(value)
+    if number is not None:
+        return value_before(ConstantOp.of(number, kind), anchor)
     view = (ReshapeOp if shape_of(kind) else UnsplatOp) if is_tile(value) else SplatOp
     return value_before(view.create(operands=[value], result_types=[kind]), anchor)
 
@@ -384,11 +419,8 @@ def _combined(
     """What is carried, combined with the elements from a place on."""
     found, value = normal.found, normal.value
     rows = shape_of(found.kind)
-    if len(rows) == 2:
-        pairs = zip(normal.parts, normal.matrices, strict=True)
-        a, b = [part.in_rows([matrix.at(at, limit, anchor)], anchor) for part, matrix in pairs]
-        precision = {"inputPrecision": "ieee"}  # as exact as sums
-        return value_before(DotOp.build_op([a, b, carried], [carried.type], precision), anchor)
+    if normal.is_dot:
+        return _dot(normal, [matrix.at(at, limit, anchor) for matrix in normal.matrices], carried, anchor)
     tiles = list[SSAValue]()
     for matrix, leaf in zip(normal.matrices, value.leaves, strict=True):
         key = matrix.load, leaf.other, tuple(matrix.conditions)
@@ -414,6 +446,18 @@ def _combined(
         operands=[carried, total], result_types=[carried.type], properties=dict(found.properties)
     )
     return value_before(made, anchor)
+
+
+def _dot(normal: _Normal, tiles: Sequence[SSAValue], carried: SSAValue, anchor: Operation) -> SSAValue:
+    """What is carried, and the dot of elements of two factors."""
+    if not _are_loads(normal.parts):
+        tiles = [part.in_rows([tile], anchor) for part, tile in zip(normal.parts, tiles, strict=True)]
+    if normal.row is None:
+        a, b = tiles
+    else:
+        a, b = tiles[normal.row], transposed(tiles[1 - normal.row], anchor)
+    precision = {"inputPrecision": "ieee"}  # as exact as sums
+    return value_before(DotOp.build_op([a, b, carried], [carried.type], precision), anchor)
 
 
 def _spread(tile: SSAValue, shape: tuple[int, ...], anchor: Operation) -> SSAValue:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tilewright.passes.accumulate import accumulate_in_dots
 from tilewright.passes.canonicalize import canonicalize
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.decompose import decompose
+from tilewright.passes.fold_dots import fold_into_dots
 from tilewright.passes.fp_contraction import contract_floats
 from tilewright.passes.index_sets import split_index_sets
 from tilewright.passes.inline import inline_calls
@@ -23,7 +23,6 @@ from tilewright.passes.loop_exits import move_exits_to_tests
 from tilewright.passes.mask_bounds import compare_places_with_bounds
 from tilewright.passes.masks import simplify_masks
 from tilewright.passes.structure import structure_branches
-from tilewright.passes.transposed_dots import fold_transposed_dots
 from tilewright.passes.unit_dims import drop_unit_dims
 from tilewright.passes.unit_loops import count_marked_loops, normalize_loops
 from tilewright.passes.unreachable import drop_unreachable_blocks
@@ -53,8 +52,7 @@ CSE = Pass("cse", eliminate_common_subexpressions)
 WHILE_TO_FOR = Pass("while_to_for", convert_while_to_for)
 INDEX_SETS = Pass("index_sets", split_index_sets)
 UNIT_LOOPS = Pass("unit_loops", normalize_loops)
-TRANSPOSED_DOTS = Pass("transposed_dots", fold_transposed_dots)
-ACCUMULATE = Pass("accumulate", accumulate_in_dots)
+FOLD_DOTS = Pass("fold_dots", fold_into_dots)
 UNIT_DIMS = Pass("unit_dims", drop_unit_dims)
 LICM = Pass("licm", hoist_loop_invariants)
 DCE = Pass("dce", eliminate_dead_code)
@@ -75,8 +73,7 @@ SIMPLIFY: tuple[Pass, ...] = (
     WHILE_TO_FOR,
     INDEX_SETS,
     UNIT_LOOPS,  # behind all that makes loops or moves their ends
-    TRANSPOSED_DOTS,
-    ACCUMULATE,
+    FOLD_DOTS,
     LICM,
     DCE,  # last: the other passes leave dead operations behind for it
 )

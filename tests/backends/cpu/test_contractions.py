@@ -99,7 +99,7 @@ def of_squares(x, w, out, n, k, BN: tl.constexpr, BK: tl.constexpr):
 def decided(kernel: tilewright.JITFunction, element: str = "fp32") -> set[bool]:
     signature = f"*{element}:16, *{element}:16, *fp32:16, i32:16, i32:16, 32, 64"
     found = decisions_of(Spelling(kernel, signature, {}), "avx512")
-    return {d.taken for d in found if d.subject == "sum as a dot"}
+    return {d.taken for d in found if d.subject == "dot"}
 
 
 @pytest.mark.parametrize("element", ["fp32", "bf16", "fp16"])
@@ -151,3 +151,37 @@ def test_of_loads_an_iteration_ahead(kernel) -> None:
     w, x, out = torch.randn(64, 96), torch.randn(128), torch.zeros(64)
     kernel[(2,)](w, x, out, torch.zeros(96), 96, 32)
     torch.testing.assert_close(out, w @ x[:96], rtol=1e-4, atol=1e-4)
+
+
+# --- what one factor alone is masked by -------------------------------------------------------------------------------
+
+
+@tilewright.jit
+def masked_row(x, w, out, k, BN: tl.constexpr, BK: tl.constexpr):
+    j, p = tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BN,), tl.float32)
+    for start in range(0, k, BK):
+        row = tl.load(x + start + p, start + p < k, 0.0)
+        acc += tl.sum(tl.load(w + j[:, None] * 256 + (start + p)[None, :]) * row[None, :], 1)
+    tl.store(out + j, acc)
+
+
+@tilewright.jit
+def masked_rows(x, w, out, k, BN: tl.constexpr, BK: tl.constexpr):
+    """Two loops of dots, which are one."""
+    j, p = tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((BN, BN), tl.float32)
+    for start in range(0, k, 2 * BK):
+        for half in range(0, 2):
+            q = start + half * BK + p
+            rows = tl.load(x + j[:, None] * 0 + q[None, :], (q < k)[None, :], 0.0)
+            acc = tl.dot(rows, tl.trans(tl.load(w + j[:, None] * 256 + q[None, :])), acc)
+    tl.store(out + j[:, None] * BN + j[None, :], acc)
+
+
+@pytest.mark.parametrize("kernel", [masked_row, masked_rows], ids=lambda kernel: kernel.fn.__name__)
+def test_zero_times_an_infinity_of_the_other_factor_is_no_zero(kernel) -> None:
+    x, w, out = torch.randn(256), torch.randn(32, 256), torch.zeros(32, 32)
+    w[::2, 215] = torch.inf
+    kernel[(1,)](x, w, out, 200, 32, 32)
+    assert out[0].isnan().tolist() == [True, False] * 16

@@ -4,7 +4,7 @@
     tl.store(c, tl.dot(x, y), (m < M) & ...)        rows from M on need not be multiplied
 
 What they hold is then neither computed nor defined. That they would be zero says nothing: an infinity of the other
-operand makes them NaN, so it is the stores that decide (`analysis/slices.py`,
+operand makes them NaN, so it is the stores that decide (`analysis/unread.py`,
 docs/decisions/cpu_contractions.md#dead-rows-and-columns).
 """
 
@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly
 from tilewright.analysis.index import whole
 from tilewright.analysis.matrices import MemoryOperand
 from tilewright.analysis.slices import slices_of
+from tilewright.analysis.unread import asked_for, varies
 from tilewright.backends.cpu.plan.dot import BY_ROWS, DotPlan
 from tilewright.backends.cpu.plan.dot_operands import Operand, ScratchOperand
-from tilewright.backends.cpu.plan.wrapped_indices import implies
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import shape_of
-from tilewright.ops.control import ForOp, WhileOp
 
 
 def dead_dims(dot: Operation, plan: DotPlan, a: Operand, b: Operand) -> Iterator[Answer[int]]:
@@ -60,29 +59,15 @@ def _dead(dot: Operation, bounds: list[Poly], dim: int, *, alone: bool) -> Answe
     """
     what = "columns" if dim else "rows"
     slices = slices_of(dot.results[0], dim)
-    if slices.mixed is not None:
-        return No(f"{what} of the result are summed, or are moved in the tile", slices.mixed)
+    rows = whole(0, shape_of(dot.results[0].type)[dim])
+    forms = [Form(-bound, {rows: Poly.of(1)}) for bound in bounds]
+    no = asked_for(slices, forms, AffineAnalysis(lambda value: False), f"{what} of the result")
+    if no is not None:
+        return no
     if slices.loads:
         return No("addresses are made of the result", next(iter(slices.loads)))
-    if any(is_made_in_loop(atom) for bound in bounds for atom in bound.atoms()):
+    if varies(bounds):
         return No(f"the bound of {what} may differ from iteration to iteration")
-    analysis, rows = AffineAnalysis(lambda value: False), whole(0, shape_of(dot.results[0].type)[dim])
-    for store, place in slices.stores.items():
-        mask = store.operands[2] if len(store.operands) > 2 else None
-        forms = [Form(-bound, {rows: Poly.of(1)}) for bound in bounds]
-        if mask is None or not all(implies(mask, place, form, analysis) for form in forms):
-            return No(f"{what} past the end are stored", store, "tl.store(..., mask=m < M)")
     if alone:
         return Yes(dim, "where one row is left it is multiplied alone, as no other is stored")
     return Yes(dim, f"{what} past the end are not multiplied, as they are not stored")
-
-
-def is_made_in_loop(value: SSAValue) -> bool:
-    """Whether a value is made in a loop."""
-    owner = value.owner
-    around = owner.parent_op() if isinstance(owner, (Block, Operation)) else None
-    while around is not None:
-        if isinstance(around, (ForOp, WhileOp)):
-            return True
-        around = around.parent_op()
-    return False

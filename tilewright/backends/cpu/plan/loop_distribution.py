@@ -13,8 +13,6 @@ are made of is loaded again, which the caches have; what costs more than that st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.ir import Operation
 
 from tilewright.backends.cpu import tuning
@@ -22,98 +20,82 @@ from tilewright.backends.cpu.plan.dot_step import dot_plan
 from tilewright.backends.cpu.plan.k_strip_mining import most_iterations
 from tilewright.backends.cpu.plan.recompute import cost_of, is_lazy
 from tilewright.backends.cpu.plan.subjects import DISTRIBUTED
+from tilewright.backends.cpu.plan.swap_operands import number_of_sum
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.decisions import Decisions, describe_op
+from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, is_integer, is_pointer
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import walk
-from tilewright.ops.control import ForOp, FuncOp, IfOp, WhileOp
+from tilewright.ir.walk import every
+from tilewright.loops.blocks import beside
+from tilewright.ops.control import ForOp, FuncOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.memory import LoadOp
-from tilewright.passes.dce import eliminate_dead_code, is_removable
+from tilewright.ops.reduce import ReduceOp
+from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.rewriting import insert_before
-
-
-@dataclass(slots=True)
-class _Slice:
-    """What one of the carried values is made of in an iteration: operations, and numbers of carried values."""
-
-    ops: dict[Operation, None]
-    carried: set[int]
-
-    @property
-    def counts(self) -> bool:
-        """Whether it is arithmetic of scalars, which any loop may do along with something else."""
-        return not any(
-            isinstance(op, LoadOp) or any(is_tile(r) for r in (*op.operands, *op.results)) for op in self.ops
-        )
 
 
 def distribute_loops(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -> bool:
     """Rewrite all such loops of a function; says whether anything changed."""
     changed = False
-    for loop in [op for op in walk(function) if isinstance(op, ForOp)]:
-        if any(isinstance(op, ForOp | IfOp | WhileOp) for op in loop.body.block.ops):
+    for dot in every(function, DotOp):
+        number, loop = number_of_sum(dot), dot.parent_op()
+        if number is None or not isinstance(loop, ForOp) or loop.results[number].first_use is None:
             continue
-        slices = [_slice(loop, number) for number in range(len(loop.results))]
-        sums = [n for n, made in enumerate(slices) if is_tile(loop.results[n]) or not made.counts]
-        dots = [n for n in sums if _is_dot(loop, n, isa)]
-        if dots and len(sums) > 1:
-            found = decisions.note(DISTRIBUTED, loop, _recognise(loop, slices, sums, dots))
-            for number in found or ():
-                _alone(loop, number)
-                changed = True
+        mine = _slice(loop, number)
+        others = _others(loop, number, mine)
+        if not others or most_iterations(dot_plan(isa, dot)) <= 1:
+            continue
+        if decisions.note(DISTRIBUTED, dot, _apart(loop, mine, others)) is not None:
+            made = loop.clone()
+            insert_before(made, loop)
+            loop.results[number].replace_all_uses_with(made.results[number])
+            changed = True
     if changed:
-        eliminate_dead_code(function)
+        eliminate_dead_code(function)  # what nobody wants of either loop
     return changed
 
 
-def _is_dot(loop: ForOp, number: int, isa: CpuFeatures) -> bool:
-    """Whether a loop adds up a product, of which several iterations could be joined."""
-    last = loop.body.block.last_op
-    assert last is not None
-    dot = defining_op(last.operands[number])
-    if not isinstance(dot, DotOp) or dot.parent is not loop.body.block or not dot.d.has_one_use():
-        return False
-    return dot.c is loop.carried[number] and dot.c.has_one_use() and most_iterations(dot_plan(isa, dot)) > 1
+def _others(loop: ForOp, number: int, mine: dict[Operation, None]) -> list[dict[Operation, None]]:
+    """What other sums of tiles are made of that are wanted, behind the loop or for `mine`."""
+    found = list[dict[Operation, None]]()
+    for other, result in enumerate(loop.results):
+        made = _slice(loop, other) if other != number else {}
+        wanted = result.first_use is not None or made.keys() <= mine.keys()
+        if wanted and any(map(_is_of_tiles, made)):  # any loop may count along
+            found.append(made)
+    return found
 
 
-def _slice(loop: ForOp, number: int) -> _Slice:
-    body, found = loop.body.block, _Slice({}, {number})
-    last = body.last_op
-    assert last is not None
-    stack, numbers = [last.operands[number]], {argument: n for n, argument in enumerate(loop.carried)}
+def _slice(loop: ForOp, number: int) -> dict[Operation, None]:
+    """What one of the carried values is made of in an iteration, and in those before."""
+    body, found, stack = loop.body.block, dict[Operation, None](), [loop.yielded[number]]
+    following = dict(zip(loop.carried, loop.yielded, strict=True))
     while stack:
         value = stack.pop()
-        op = defining_op(value)
-        carried = numbers.get(value)
-        if carried is not None and carried not in found.carried:
-            found.carried.add(carried)
-            stack.append(last.operands[carried])
-        elif op is not None and op.parent is body and op not in found.ops:
-            found.ops[op] = None
+        op = defining_op(following.pop(value, value))
+        if op is not None and op.parent is body and op not in found:
+            found[op] = None
             stack += op.operands
     return found
 
 
-def _recognise(loop: ForOp, slices: list[_Slice], sums: list[int], dots: list[int]) -> Answer[list[int]]:
-    """The products that get loops of their own in front of this one."""
-    for op in loop.body.block.ops:
-        if op is not loop.body.block.last_op and not is_removable(op):
-            return No(f"the loop also has {describe_op(op)}", op, "it outside of the loop")
-    if any(other in slices[number].carried for number in sums for other in sums if other != number):
-        return No("one sum is made of another")
-    for number in dots:
-        for other in sums:
-            if other == number:
-                continue
-            shared = [op for op in slices[number].ops if op in slices[other].ops]
-            costly = next((op for op in shared if not is_lazy(op)), None)
-            if costly is not None or sum(map(_cost, shared)) > tuning.SHARED_COST:
-                return No("what both sums are made of costs too much to be computed twice", costly or shared[0])
-    rest = len(sums) > len(dots)
-    return Yes(dots if rest else dots[:-1], "each in a loop of its own")
+def _is_of_tiles(op: Operation) -> bool:
+    return isinstance(op, LoadOp) or any(is_tile(value) for value in (*op.operands, *op.results))
+
+
+def _apart(loop: ForOp, dot: dict[Operation, None], others: list[dict[Operation, None]]) -> Answer[ForOp]:
+    """Whether a dot and other sums are better made in loops of their own."""
+    no = beside(loop, (), "sums", (ReduceOp,), len(loop.results))
+    for made in others if no is None else ():
+        if made.keys() <= dot.keys():
+            return No("one sum is made of another")
+        shared = [op for op in made if op in dot]
+        costly = next((op for op in shared if not is_lazy(op)), None)
+        if costly is not None or sum(map(_cost, shared)) > tuning.SHARED_COST:
+            return No("what both sums are made of costs too much to be computed twice", costly or shared[0])
+    return no or Yes(loop, "in a loop of its own")
 
 
 def _cost(op: Operation) -> float:
@@ -121,10 +103,3 @@ def _cost(op: Operation) -> float:
     element = element_type(op.results[0].type)
     free = isinstance(op, LoadOp) or not is_tile(op.results[0]) or is_integer(element) or is_pointer(element)
     return 0.0 if free else cost_of(op)
-
-
-def _alone(loop: ForOp, number: int) -> None:
-    """Make one of the sums of a loop by a loop in front of it; what nobody wants of either is dead then."""
-    made = loop.clone()
-    insert_before(made, loop)
-    loop.results[number].replace_all_uses_with(made.results[number])

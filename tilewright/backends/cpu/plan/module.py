@@ -8,7 +8,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tilewright.analysis.recurrences import note_loops
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.contractions import raise_contractions
 from tilewright.backends.cpu.plan.interleaved_stores import merge_interleaved_stores
 from tilewright.backends.cpu.plan.loop_distribution import distribute_loops
 from tilewright.backends.cpu.plan.narrow_dots import narrow_dots
@@ -26,6 +25,7 @@ from tilewright.ir.decisions import Decisions
 from tilewright.ir.walk import walk
 from tilewright.loops.dot_loops import normalize_dot_loops
 from tilewright.loops.reduction_loops import Rows, normalize_reduction_loops
+from tilewright.loops.scaled_sums import take_numbers_out_of_sums
 from tilewright.loops.sink_prefetched_loads import sink_prefetched_loads
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
@@ -89,9 +89,9 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         convert_branches(function, decisions)
         sink_prefetched_loads(function, decisions)
         if ForOp in kinds:
-            raised = raise_contractions(function, decisions)
-        if (ForOp in kinds or ReduceOp in kinds) and normalize_reduction_loops(function, decisions, _ROWS):
-            raised |= raise_contractions(function, decisions)
+            take_numbers_out_of_sums(function)
+        if ForOp in kinds or ReduceOp in kinds:
+            raised = normalize_reduction_loops(function, decisions, _ROWS)
         distribute_loops(function, isa, decisions)
         if DotOp in kinds or raised:
             normalize_dot_loops(function, decisions)

@@ -4,7 +4,7 @@
                                                            %s' = addf %s, (tt.reduce (axis = 0, addf) %p)
 
 For so few rows nothing is gained from packed panels, and a matrix that a product reads has to be written to scratch
-first. The matrix of a product in memory stays one: `contractions.py` goes the other way.
+first. The matrix of a product in memory stays one.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ UNROLLED_REDUCTION = Subject(
 INTERLEAVED = Subject("interleaved stores", "stores that fill each other's gaps are one store of whole vectors")
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
 DISTRIBUTED = Subject("loop distribution", "sums that a loop makes side by side are made one after the other")
-SUM_AS_DOT = Subject("sum as a dot", "a sum over a row times a matrix, which a loop adds up, is a dot")
 DOT_AS_SUM = Subject("dot as a sum", "a row times a matrix that is computed is summed in the pass that computes it")
 SWAPPED = Subject("swapped operands", "a dot whose operands both lie across is computed with its operands swapped")
 DOT = Subject("dot", "which instructions multiply, on what element type, in which pieces")
@@ -42,7 +41,7 @@ COMBINED = Subject(
 )
 
 SUBJECTS = (
-    DELINEARIZED, CARRIED, UNROLLED, WRAPPED, IF_CONVERTED, SUNK_LOADS, SUM_AS_DOT, REDUCTION_LOOPS, DISTRIBUTED,
+    DELINEARIZED, CARRIED, UNROLLED, WRAPPED, IF_CONVERTED, SUNK_LOADS, REDUCTION_LOOPS, DISTRIBUTED,
     DOT_LOOPS, DOT_AS_SUM, SWAPPED, RECIPROCAL, UNROLLED_REDUCTION, INTERLEAVED, DOT, IN_PLACE, ACCUMULATOR, K_STRIPS,
     KEPT, UNPACKED, DEAD_ROWS, DIRECT_STORE, FUSION, ROWS_FUSED, APART_AT_LAUNCH, MATERIALIZED, VECTORS, UNMASKED, TAIL,
     NONTEMPORAL, PREFETCHED, COMBINED, *GENERAL,

@@ -30,15 +30,17 @@ def swap_dot_operands(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such products of loops of a function; says whether anything changed."""
     changed = False
     for dot in [op for op in walk(function) if isinstance(op, DotOp)]:
-        number = _carried(dot)
-        if number is not None and _lies_across(dot.a) and decisions.note(SWAPPED, dot, _swapped(dot)) is not None:
+        number = number_of_sum(dot)
+        if number is None or not (_is_column(dot) or _lies_across(dot.a)):
+            continue
+        if decisions.note(SWAPPED, dot, _swapped(dot)) is not None:
             _swap(dot, number)
             changed = True
     return changed
 
 
-def _carried(dot: DotOp) -> int | None:
-    """Which of the values that its loop carries is the sum that nobody else in the loop reads; None if none is."""
+def number_of_sum(dot: DotOp) -> int | None:
+    """Which of the values that its loop carries a dot adds to, if nobody else in the loop reads that; else None."""
     loop, uses = dot.parent_op(), list(dot.results[0].uses)
     if not isinstance(loop, ForOp) or len(shape_of(dot.d.type)) != 2 or len(uses) != 1:
         return None
@@ -54,8 +56,18 @@ def _lies_across(value: SSAValue) -> bool:
     return isinstance(answer, Yes) and answer.plan.strides[0] == Poly.of(memory_bytes(answer.plan.elem))
 
 
+def _is_column(dot: DotOp) -> bool:
+    """Whether a product is a matrix in memory times one column, which had better be a row."""
+    m, n = shape_of(dot.d.type)
+    if n > 1 or m == 1:
+        return False
+    return all(isinstance(memory_operand(v, (), AffineAnalysis(lambda value: False)), Yes) for v in (dot.a, dot.b))
+
+
 def _swapped(dot: DotOp) -> Answer[DotOp]:
     """Whether a product is the better for it whose left operand lies across."""
+    if _is_column(dot):
+        return Yes(dot, "a column is multiplied as a row")
     if not _lies_across(dot.b):
         return No("operand b lies along, and would be packed across")
     return Yes(dot, "both operands lie across")

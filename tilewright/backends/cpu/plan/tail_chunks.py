@@ -24,10 +24,9 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices, side_bit
 from tilewright.analysis.index import Index, whole
 from tilewright.analysis.slices import slices_of
-from tilewright.backends.cpu.plan.dead_rows import is_made_in_loop
+from tilewright.analysis.unread import asked_for, implies, varies
 from tilewright.backends.cpu.plan.recompute import cast_name, is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, CopySink, MaterializeSink, ReduceSink, Sink, Step, StoreSink
-from tilewright.backends.cpu.plan.wrapped_indices import implies
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.order import operands_first
 from tilewright.ir.traits import is_view
@@ -121,7 +120,7 @@ def _takes_once(sink: Sink, known: _TailValues, index: Index) -> bool:
 
 def _is_unread(step: Step, sink: Sink, dim: int, bound: Form, analysis: AffineAnalysis) -> bool:
     """Whether nobody but the group itself wants what it keeps in scratch past the end."""
-    if shape_of(sink.roots[0].type) != step.shape or _varies(bound):
+    if shape_of(sink.roots[0].type) != step.shape or varies([bound.constant]):
         return False
     apart = [each.op for each in step.sinks if isinstance(each, ReduceSink)]
     return _are_dead(sink.roots, dim, bound, analysis, apart)
@@ -147,7 +146,7 @@ def is_dead(step: Step, dim: int, form: Form, analysis: AffineAnalysis) -> bool:
         reduced = sink.op if isinstance(sink, ReduceSink) else None
         made = sink.roots if reduced is None else reduced.results
         rows = dim if reduced is None else dim - (sink.axis < dim)
-        if _varies(bound) or not _are_dead(made, rows, bound, analysis):
+        if varies([bound.constant]) or not _are_dead(made, rows, bound, analysis):
             return False
     return True
 
@@ -158,20 +157,12 @@ def _along(form: Form, dim: int, step: Step) -> Form:
     return Form(form.constant, {whole(dim, step.shape[dim]): stride})
 
 
-def _varies(bound: Form) -> bool:
-    """Whether another iteration of a loop, which may store what is made now, has another bound."""
-    return any(is_made_in_loop(atom) for atom in bound.constant.atoms())
-
-
 def _are_dead(
     values: Iterable[SSAValue], dim: int, bound: Form, analysis: AffineAnalysis, apart: Collection[Operation] = ()
 ) -> bool:
     """Whether no store wants what is made of some values where a bound is not negative; but for what `apart` makes."""
     for slices in (slices_of(value, dim, apart) for value in values):
-        if slices.mixed is not None or slices.loads:
-            return False
-        masks = [(op.operands[2] if len(op.operands) > 2 else None, place) for op, place in slices.stores.items()]
-        if not all(mask is not None and implies(mask, place, bound, analysis) for mask, place in masks):
+        if slices.loads or asked_for(slices, [bound], analysis) is not None:
             return False
     return True
 

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.analysis.affine import AffineAnalysis, Form, Poly, expanded
-from tilewright.analysis.bounds import below_zero, is_conjunction
-from tilewright.analysis.elements import operand_indices
-from tilewright.analysis.index import ZERO, Index, identity, whole
+from tilewright.analysis.affine import AffineAnalysis, Form, Poly
+from tilewright.analysis.index import ZERO, Index, whole
 from tilewright.analysis.slices import Slices, slices_of
+from tilewright.analysis.unread import asked_for
 from tilewright.backends.cpu.plan.subjects import WRAPPED
 from tilewright.base.assumptions import POSITIVE_DIVISORS, holds
 from tilewright.base.decision import Answer, No, Yes
@@ -96,18 +95,13 @@ def _recognise(op: Operation) -> _Held | None:
 
 def _unread(held: _Held, slices: Slices, analysis: AffineAnalysis) -> Answer[_Held]:
     """Whether the comparison of `held` is part of the mask of every store that its rows come to."""
-    if slices.mixed is not None:
-        return No("the rows are summed, or are moved in the tile", slices.mixed)
     if isinstance(held.op, RemSIOp) and not (never_negative(held.plain) and holds(POSITIVE_DIVISORS)):
         return No("the index may be negative", held.op)
     wanted = _form(held, analysis)
     if wanted is None:
         return No("the index is not affine, or its bound is not one number", held.op)
-    for store, dim in slices.stores.items():
-        mask = store.operands[2] if len(store.operands) > 2 else None
-        if mask is None or not implies(mask, dim, wanted, analysis):
-            return No("rows past the end are stored", store, "tl.store(..., mask=m < M)")
-    return Yes(held, "rows past the end are not read, as they are not stored")
+    no = asked_for(slices, [wanted], analysis)
+    return no or Yes(held, "rows past the end are not read, as they are not stored")
 
 
 def _along(shape: tuple[int, ...], dim: int) -> Index:
@@ -126,31 +120,6 @@ def _form(held: _Held, analysis: AffineAnalysis) -> Form | None:
     if held.predicate in ("sle", "sge"):
         form = form.plus(Form(Poly.of(-1)))
     return None if form.residual or not form.coords else form
-
-
-def implies(mask: SSAValue, dim: int, wanted: Form, analysis: AffineAnalysis) -> bool:
-    """Whether a mask is false where `wanted` is not negative, `wanted` being a form in the coordinate of `dim`."""
-    shape = shape_of(mask.type)
-    if not shape:
-        return False
-    todo = [(mask, identity(shape))]
-    rows = whole(dim, shape[dim])
-    (stride,) = wanted.coords.values()
-    moved = Form(wanted.constant, {rows: stride})
-    while todo:
-        value, index = todo.pop()
-        op = defining_op(value)
-        if op is None or not is_tile(value):
-            continue
-        if is_conjunction(op):
-            todo += operand_indices(value, index)
-        elif isinstance(op, CmpIOp):
-            answer = below_zero(value, index, analysis, "")
-            if isinstance(answer, Yes):
-                more = answer.plan.plus(moved, Poly.of(-1))
-                if more.uniform and expanded(more.constant).never_negative:
-                    return True
-    return False
 
 
 # --- rewriting ----------------------------------------------------------------------------------------------

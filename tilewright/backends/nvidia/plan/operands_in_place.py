@@ -20,10 +20,10 @@ from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp
-from tilewright.passes.accumulate import accumulate_in_dots
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
+from tilewright.passes.fold_dots import fold_into_dots
 from tilewright.passes.if_conversion import convert_branches
 from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.mask_bounds import compare_places_with_bounds
@@ -44,7 +44,7 @@ def load_operands_in_place(module: ModuleOp, decisions: Decisions) -> ModuleOp:
             changed |= normalize_dot_loops(function, decisions, _is_worth_a_loop)
     if not changed:
         return module
-    accumulate_in_dots(copy)
+    fold_into_dots(copy)
     eliminate_common_subexpressions(copy)
     hoist_loop_invariants(copy)
     compare_places_with_bounds(copy)

@@ -1,0 +1,74 @@
+"""Demand, from stores back to what they are made of: which slices of a tile nobody looks at.
+
+    tl.store(c, f(x), (m < M) & ...)        rows of x at which m - M is not negative are asked for by nobody
+
+What flows where is `slices.py`; the masks of the stores say which slices count. Places past the end are told by a form
+in the coordinate of the slices that is not negative there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from xdsl.ir import SSAValue
+
+from tilewright.analysis.affine import AffineAnalysis, Form, Poly, expanded
+from tilewright.analysis.bounds import below_zero, is_conjunction
+from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.index import identity, whole
+from tilewright.analysis.slices import Slices
+from tilewright.base.decision import No, Yes
+from tilewright.ir.types import shape_of
+from tilewright.ir.values import defining_op, is_tile
+from tilewright.ir.walk import ancestors
+from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.elementwise import CmpIOp
+
+
+def asked_for(slices: Slices, forms: Sequence[Form], analysis: AffineAnalysis, what: str = "rows") -> No | None:
+    """Why slices may be stored at which one of some forms is not negative; None if none is.
+
+    Args:
+        slices: what is made of the tile.
+        forms: each in one coordinate, which stands for that of the slices.
+        analysis: of the function.
+        what: text for the slices.
+    """
+    if slices.mixed is not None:
+        return No(f"{what} are summed, or are moved in the tile", slices.mixed)
+    for store, dim in slices.stores.items():
+        mask = store.operands[2] if len(store.operands) > 2 else None
+        if mask is None or not all(implies(mask, dim, form, analysis) for form in forms):
+            return No(f"{what} past the end are stored", store, "tl.store(..., mask=m < M)")
+    return None
+
+
+def implies(mask: SSAValue, dim: int, wanted: Form, analysis: AffineAnalysis) -> bool:
+    """Whether a mask is false where `wanted` is not negative, `wanted` being a form in the coordinate of `dim`."""
+    shape = shape_of(mask.type)
+    if not shape:
+        return False
+    todo = [(mask, identity(shape))]
+    (stride,) = wanted.coords.values()
+    moved = Form(wanted.constant, {whole(dim, shape[dim]): stride})
+    while todo:
+        value, index = todo.pop()
+        op = defining_op(value)
+        if op is None or not is_tile(value):
+            continue
+        if is_conjunction(op):
+            todo += operand_indices(value, index)
+        elif isinstance(op, CmpIOp):
+            answer = below_zero(value, index, analysis, "")
+            if isinstance(answer, Yes):
+                more = answer.plan.plus(moved, Poly.of(-1))
+                if more.uniform and expanded(more.constant).never_negative:
+                    return True
+    return False
+
+
+def varies(bounds: Iterable[Poly]) -> bool:
+    """Whether another iteration of a loop, which may store what is made now, has other bounds."""
+    owners = [atom.owner for bound in bounds for atom in bound.atoms()]
+    around = [parent for owner in owners if (parent := owner.parent_op()) is not None]
+    return any(isinstance(op, (ForOp, WhileOp)) for parent in around for op in (parent, *ancestors(parent)))

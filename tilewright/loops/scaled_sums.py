@@ -1,0 +1,146 @@
+"""Numbers and signs out of sums: what a loop adds up is multiplied once, behind it.
+
+    for ..: iter_args(%s = %0) {                              for ..: iter_args(%t = 0) {
+      yield %s - (tt.reduce (addf) (0.5 * %x * %w))    ->       yield %t + (tt.reduce (addf) (%x * %w))
+    }                                                         }
+                                                              %0 + -0.5 * %t
+
+A sum is linear in what is added, so the number may be anywhere on the way from a factor to the loop's result: before
+a reduction, a dot, a view or a choice of zero. Rounding changes as little as by another order of the sum. What reads
+sums (`reductions.py`, `dot_loops.py`) then need not know of numbers.
+"""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.analysis.constants import constant_of
+from tilewright.base.order import operands_first
+from tilewright.ir.types import element_type
+from tilewright.ir.values import defining_op
+from tilewright.ir.walk import every
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ops.constant import ConstantOp
+from tilewright.ops.control import ForOp, FuncOp
+from tilewright.ops.dot import DotOp
+from tilewright.ops.elementwise import AddFOp, FmaOp, MulFOp, NegFOp, SelectOp, SubFOp
+from tilewright.ops.reduce import ReduceOp, single_operation
+from tilewright.ops.shape import ReshapeOp, TransOp, UnsplatOp
+from tilewright.passes.dce import eliminate_dead_code
+from tilewright.passes.fold_dots import fold_into_dots
+from tilewright.passes.rewriting import value_before
+
+_LARGEST = 1 << 20  # number that is taken out of a sum, and one over the smallest: neither overflows by it
+_VIEWS = (BroadcastOp, ExpandDimsOp, ReshapeOp, SplatOp, TransOp, UnsplatOp)
+
+
+def take_numbers_out_of_sums(function: FuncOp) -> bool:
+    """Rewrite all sums of f32 that the loops of a function add up; says whether anything changed."""
+    changed = False
+    for loop in reversed(every(function, ForOp)):
+        for number in range(len(loop.results)):
+            changed |= _scale_behind(loop, number)
+    if changed:
+        for reduce in every(function, ReduceOp):  # tiles of sums that are folded behind the loop
+            result = reduce.results[0]
+            by = _number(result)
+            if by != 1 and _is_taken(by):
+                result.replace_all_uses_with(_times(by, _without_number(result), reduce))
+        eliminate_dead_code(function)
+        fold_into_dots(function)
+    return changed
+
+
+def _is_taken(number: float) -> bool:
+    return 1 / _LARGEST <= abs(number) <= _LARGEST
+
+
+def _scale_behind(loop: ForOp, number: int) -> bool:
+    """Let a loop add up what it adds without the number that this is multiplied by."""
+    last, result, first = loop.body.block.last_op, loop.results[number], loop.iter_args[number]
+    assert last is not None
+    end, argument = defining_op(last.operands[number]), loop.carried[number]
+    factors = _added(end, argument)
+    numbers = [_number(factor) for factor in factors] + [-1.0] * isinstance(end, SubFOp)
+    by = math.prod(numbers)
+    if {*numbers} <= {1.0} or not _is_taken(by) or all(constant_of(factor) is not None for factor in factors):
+        return False
+    left = [value for value in map(_without_number, factors) if constant_of(value) != 1]
+    assert end is not None
+    kind = AddFOp if len(left) == 1 else FmaOp
+    last.operands[number] = value_before(kind.create(operands=[*left, argument], result_types=[result.type]), end)
+    behind, uses = loop.next_op, list(result.uses)
+    if by == 1 or behind is None:
+        return True
+    loop.operands[3 + number] = value_before(ConstantOp.of(0.0, first.type), loop)
+    total = _times(by, result, behind)
+    if constant_of(first) != 0:
+        total = value_before(AddFOp.create(operands=[first, total], result_types=[first.type]), behind)
+    for use in uses:
+        use.operation.operands[use.index] = total
+    return True
+
+
+def _times(number: float, value: SSAValue, anchor: Operation) -> SSAValue:
+    by = value_before(ConstantOp.of(number, value.type), anchor)
+    return value_before(MulFOp.create(operands=[value, by], result_types=[value.type]), anchor)
+
+
+def _added(end: Operation | None, argument: SSAValue) -> tuple[SSAValue, ...]:
+    """The factors of what an operation adds to a carried value, or takes from it; none if it does something else."""
+    if element_type(argument.type) != f32 or not argument.has_one_use():
+        return ()
+    if isinstance(end, AddFOp) and argument in end.operands:
+        return (end.operands[1] if end.operands[0] is argument else end.operands[0],)
+    if isinstance(end, SubFOp) and end.operands[0] is argument:
+        return (end.operands[1],)
+    return tuple(end.operands[:2]) if isinstance(end, FmaOp) and end.operands[2] is argument else ()
+
+
+def _factors(value: SSAValue) -> list[SSAValue]:
+    """The operands of a value that is the product of some numbers and what it is without the numbers in these."""
+    op = defining_op(value)
+    if op is None or element_type(value.type) != f32 or constant_of(value) is not None:
+        return []
+    if isinstance(op, (*_VIEWS, NegFOp)):
+        return [op.operands[0]]
+    if not value.has_one_use():
+        return []
+    if isinstance(op, MulFOp):
+        return list(op.operands)
+    if isinstance(op, SelectOp):
+        return [op.operands[1]] if constant_of(op.operands[2]) == 0 else []
+    if isinstance(op, ReduceOp):
+        return [op.operands[0]] if isinstance(single_operation(op.regions[0].block), AddFOp) else []
+    return [op.a, op.b] if isinstance(op, DotOp) and constant_of(op.c) == 0 else []
+
+
+def _number(value: SSAValue) -> float:
+    """The number that a value is multiplied by."""
+    known: dict[SSAValue, float] = {}
+    for each in operands_first(value, _factors, known):
+        own = constant_of(each) if element_type(each.type) == f32 else None
+        sign = -1.0 if isinstance(defining_op(each), NegFOp) else 1.0
+        known[each] = sign * math.prod([known[factor] for factor in _factors(each)]) if own is None else float(own)
+    return known[value]
+
+
+def _without_number(value: SSAValue) -> SSAValue:
+    """A value but for the number that it is multiplied by."""
+    made: dict[SSAValue, SSAValue] = {}
+    for each in operands_first(value, _factors, made):
+        op, factors = defining_op(each), _factors(each)
+        if constant_of(each) is not None and op is not None and element_type(each.type) == f32:
+            made[each] = value_before(ConstantOp.of(1.0, each.type), op)
+            continue
+        ones = [factor for factor in factors if constant_of(made[factor]) != 1]
+        if isinstance(op, (MulFOp, NegFOp)) and len(ones) == 1:
+            made[each] = made[ones[0]]
+        elif op is None or all(made[factor] is factor for factor in factors):
+            made[each] = each
+        else:
+            made[each] = value_before(op.clone({factor: made[factor] for factor in factors}), op)
+    return made[value]
