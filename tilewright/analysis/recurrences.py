@@ -10,7 +10,7 @@ from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.subjects import CONTRACTION, LOOP
 from tilewright.ir.types import element_type, is_float
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, SubFOp
@@ -19,10 +19,9 @@ from tilewright.ops.function import FuncOp
 
 def note_loops(function: FuncOp, decisions: Decisions) -> None:
     """Answer for every loop of a function how it runs, and why it is a contraction or none."""
-    for op in walk(function):
-        if isinstance(op, ForOp | WhileOp):
-            decisions.note(LOOP, op, how_it_runs(op))
-            decisions.note(CONTRACTION, op, contraction(op))
+    for op in every(function, ForOp, WhileOp):
+        decisions.note(LOOP, op, how_it_runs(op))
+        decisions.note(CONTRACTION, op, contraction(op))
 
 
 def how_it_runs(loop: ForOp | WhileOp) -> Answer[int]:

@@ -7,11 +7,12 @@ Its iterators and properties cost more than what passes ask of most operations; 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 from xdsl.ir import Block, Operation, Region
 
 Kind = TypeVar("Kind", bound=Operation)
+Other = TypeVar("Other", bound=Operation)
 
 
 def walk(root: Operation | Region | Block) -> Iterator[Operation]:
@@ -38,9 +39,18 @@ def walk(root: Operation | Region | Block) -> Iterator[Operation]:
             op = following
 
 
-def every(root: Operation | Region | Block, kind: type[Kind]) -> list[Kind]:
-    """The operations of a class in a piece of IR, in order; they may be moved and removed meanwhile."""
-    return [op for op in walk(root) if isinstance(op, kind)]
+@overload
+def every(root: Operation | Region | Block, kind: type[Kind], /) -> list[Kind]: ...
+@overload
+def every(root: Operation | Region | Block, kind: type[Kind], other: type[Other], /) -> list[Kind | Other]: ...
+def every(root: Operation | Region | Block, *kinds: type[Operation]) -> list[Any]:
+    """The operations of some classes in a piece of IR, in order; they may be moved and removed meanwhile."""
+    return [op for op in walk(root) if isinstance(op, kinds)]
+
+
+def holds(root: Operation | Region | Block, *kinds: type[Operation]) -> bool:
+    """Whether a piece of IR is, or holds, an operation of one of some classes."""
+    return any(isinstance(op, kinds) for op in walk(root))
 
 
 def ancestors(op: Operation) -> Iterator[Operation]:
@@ -49,6 +59,11 @@ def ancestors(op: Operation) -> Iterator[Operation]:
     while parent is not None:
         yield parent
         parent = parent.parent_op()
+
+
+def enclosing(op: Operation, *kinds: type[Kind]) -> Kind | None:
+    """The innermost operation of one of some classes around another."""
+    return next((parent for parent in ancestors(op) if isinstance(parent, kinds)), None)
 
 
 def operations(block: Block) -> list[Operation]:

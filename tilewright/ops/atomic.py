@@ -39,6 +39,7 @@ from tilewright.ir.types import (
     tile_type,
     with_element,
 )
+from tilewright.ops.dims import lanewise
 from tilewright.ops.memory import expect, load_elements, padded, pointee_tile, store_elements
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 
@@ -306,7 +307,7 @@ def _samples_store(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 def _spec(op: type[FlatOp], infer: Any, reference: Any, samples: Any, summary: str) -> None:
-    register(OpSpec(op, infer, reference, samples, summary=summary))
+    register(OpSpec(op, infer, reference, samples, summary=summary, dims=lanewise))
 
 
 _spec(AtomicRMWOp, _infer_rmw, _reference_rmw, _samples_rmw, "combine into memory, return the old value")

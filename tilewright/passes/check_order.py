@@ -37,7 +37,7 @@ from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise import AndIOp, MaxSIOp, MinSIOp, OrIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import LoadOp
+from tilewright.ops.memory import LoadOp, is_volatile
 from tilewright.passes.check_code import Code
 from tilewright.passes.check_shadow import LOAD, STORE, NewSite, Words
 from tilewright.passes.check_spins import waiting_looks
@@ -81,7 +81,7 @@ def why_not_followed(kernel: FuncOp, *, shared: bool) -> str:
     atomics = [op for op in walk(kernel) if is_atomic(op)]
     acquired = {home for op in atomics if acquires(op) for home in homes_of(op.operands[0])}
     for op in walk(kernel):
-        if isinstance(op, LoadOp) and op.attr_values().get("isVolatile"):
+        if is_volatile(op):
             return "a volatile load may wait for another program"
     if any(isinstance(op, LoadOp) for op in waiting_looks(kernel)):
         return "a loop waits by loads that are no atomics"

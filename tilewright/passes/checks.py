@@ -37,7 +37,7 @@ from tilewright.ir.effect_traits import is_atomic, mask_of
 from tilewright.ir.op import location_of
 from tilewright.ir.types import i8, i32, i64, pointee_bytes, pointer_type, shape_of
 from tilewright.ir.values import is_tile
-from tilewright.ir.walk import every, walk
+from tilewright.ir.walk import every, holds, walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.check import MOST_DIMS, MOST_SHOWN, CheckOp
 from tilewright.ops.constant import ConstantOp
@@ -214,7 +214,7 @@ class _Adder:
         self.slots: dict[SSAValue, int] = {value: slot for slot, value in enumerate(self.entry.args)}
         self.accesses = accesses_of(kernel)
         self.homes = {op: homes_of(op.operands[0]) for op in self.accesses}
-        self.waits = any(isinstance(op, WhileOp) for op in walk(kernel))
+        self.waits = holds(kernel, WhileOp)
         self._read_and_written(shared)
 
     def _read_and_written(self, shared: bool) -> None:
@@ -260,9 +260,8 @@ class _Adder:
                     self.order.follow(self._behind(op), op)
         if self.clock is not None:
             self._tick(self.clock)
-        for op in walk(self.kernel):
-            if isinstance(op, CheckOp):
-                self.checked.sites[op.attr_values()["site"]].shown = min(len(op.shown), MOST_SHOWN)
+        for op in every(self.kernel, CheckOp):
+            self.checked.sites[op.attr_values()["site"]].shown = min(len(op.shown), MOST_SHOWN)
 
     def _tick(self, clock: Clock) -> None:
         """Count programs and barriers."""

@@ -19,7 +19,7 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.iterations import is_unit, way_of
 from tilewright.ir.types import i64
 from tilewright.ir.values import defining_op
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
@@ -33,10 +33,9 @@ def simplify_induction_variables(root: Operation) -> bool:
     The loops still carry what is now dead: `dce` takes it away.
     """
     changed = False
-    for loop in list(walk(root)):
-        if isinstance(loop, ForOp):
-            changed |= _keep_constant(loop)
-            changed |= _count(loop)
+    for loop in every(root, ForOp):
+        changed |= _keep_constant(loop)
+        changed |= _count(loop)
     return changed
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.shape import TransOp
@@ -19,8 +19,8 @@ from tilewright.passes.rewriting import erase, insert_before, replace, transpose
 def fold_transposed_dots(root: Operation) -> bool:
     """Rewrite every such product below `root`, in place; says whether there was one."""
     changed = False
-    for op in list(walk(root)):
-        if isinstance(op, TransOp) and _is_foldable(op):
+    for op in every(root, TransOp):
+        if _is_foldable(op):
             _rewrite(op)
             changed = True
     return changed

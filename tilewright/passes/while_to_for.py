@@ -22,7 +22,7 @@ from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
 from tilewright.ir.values import defining_op
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ConditionOp, ForOp, WhileOp, YieldOp
 from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MulIOp, SubIOp
@@ -45,12 +45,11 @@ from tilewright.passes.trip_count import (
 def convert_while_to_for(root: Operation) -> bool:
     """Rewrite every counting `scf.while` below `root`, in place; says whether there was one."""
     changed = False
-    for op in list(walk(root)):
-        if isinstance(op, WhileOp):
-            found = _recognise(op)
-            if found is not None:
-                _rewrite(op, found)
-                changed = True
+    for op in every(root, WhileOp):
+        found = _recognise(op)
+        if found is not None:
+            _rewrite(op, found)
+            changed = True
     return changed
 
 

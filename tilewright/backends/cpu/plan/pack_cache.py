@@ -29,11 +29,11 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.values import defining_op, is_inside, is_tile, property_int
-from tilewright.ir.walk import ancestors, walk
+from tilewright.ir.walk import ancestors, every, walk
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.elementwise import DivSIOp, MaxSIOp, MinSIOp
 from tilewright.ops.function import CallOp, FuncOp
-from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.memory import LoadOp, StoreOp, is_volatile
 from tilewright.ops.program import GetProgramIdOp
 
 
@@ -132,7 +132,7 @@ def _undisturbed(
         return No("the kernel returns from its middle", instead="an if around what follows")
     before, pairs = True, dict[tuple[SSAValue, SSAValue], None]()
     for op in walk(function):
-        if is_atomic(op) or isinstance(op, CallOp) or (isinstance(op, LoadOp) and "isVolatile" in op.properties):
+        if is_atomic(op) or isinstance(op, CallOp) or is_volatile(op):
             return No(f"{describe_op(op)} may wait for what other programs store", op)
         if op is place:
             before = False
@@ -206,7 +206,7 @@ def _entries(keys: Sequence[SSAValue], place: Operation, kernel: FuncOp) -> int:
     Programs run in the order of their numbers along axis 0, then 1, then 2: what is made of the last axis alone that a
     kernel asks for goes on and on, so one is enough; what else there is may come again after others.
     """
-    last = max((property_int(op, "axis") for op in walk(kernel) if isinstance(op, GetProgramIdOp)), default=0)
+    last = max((property_int(op, "axis") for op in every(kernel, GetProgramIdOp)), default=0)
     again = last > 0 or _outer_loop(place) is not None  # other programs, or the same one later
     own, invariants = False, dict[SSAValue, bool]()
     for key in keys:

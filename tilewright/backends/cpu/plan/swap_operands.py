@@ -20,7 +20,7 @@ from tilewright.backends.cpu.plan.subjects import SWAPPED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.control import ForOp, FuncOp
 from tilewright.ops.dot import DotOp
 from tilewright.passes.rewriting import insert_before, loop_carrying, replace, transposed
@@ -29,7 +29,7 @@ from tilewright.passes.rewriting import insert_before, loop_carrying, replace, t
 def swap_dot_operands(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such products of loops of a function; says whether anything changed."""
     changed = False
-    for dot in [op for op in walk(function) if isinstance(op, DotOp)]:
+    for dot in every(function, DotOp):
         number = _carried(dot)
         if number is not None and _lies_across(dot.a) and decisions.note(SWAPPED, dot, _swapped(dot)) is not None:
             _swap(dot, number)

@@ -156,7 +156,7 @@ def _gather(value: int, bits: Sequence[int]) -> int:
 
 
 @scratch(ReduceOp)
-def reduce_scratch(op: Operation) -> int:
+def reduce_scratch(op: ReduceOp) -> int:
     """Bytes of the partial results of all warps."""
     plan, _ = _plan_of(op)
     if not plan.exchanged:
@@ -165,7 +165,7 @@ def reduce_scratch(op: Operation) -> int:
 
 
 @emits(ReduceOp)
-def emit_reduce(k: Kernel, op: Operation) -> None:
+def emit_reduce(k: Kernel, op: ReduceOp) -> None:
     """A reduction of any number of tiles by any body."""
     plan, axis = _plan_of(op)
     k.decisions.once(REDUCTION, op, lambda: _told(plan))
@@ -200,8 +200,7 @@ def _told(plan: ReductionPlan) -> Answer[ReductionPlan]:
     return Yes(plan, ", then ".join(parts) or "one element for each result")
 
 
-def _plan_of(op: Operation) -> tuple[ReductionPlan, int]:
-    assert isinstance(op, ReduceOp)
+def _plan_of(op: ReduceOp) -> tuple[ReductionPlan, int]:
     axis = int(op.attr_values()["axis"])
     return plan_reduction(common_layout(op), axis), axis
 

@@ -35,7 +35,7 @@ from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import CmpIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import LoadOp
+from tilewright.ops.memory import LoadOp, is_volatile
 from tilewright.ops.signs import never_negative
 
 _ALIGNMENT = 16  # bytes
@@ -112,7 +112,7 @@ class Boxes:
 
     def of(self, load: LoadOp) -> Answer[Box]:
         """The box that a load of a tile reads, if it is known to be one that the copy engine can move."""
-        if load.attr_values()["isVolatile"]:
+        if is_volatile(load):
             return No("it is volatile")
         shape = shape_of(load.result.type)
         index: Index = tuple(whole(dim, extent) for dim, extent in enumerate(shape))

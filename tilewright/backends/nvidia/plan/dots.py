@@ -161,9 +161,8 @@ def _shapes(op: DotOp) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
 # --- types ------------------------------------------------------------------------------------------------------
 
 
-def precision(op: Operation) -> str:
+def precision(op: DotOp) -> str:
     """What is done with f32 operands: "ieee", "tf32", "tf32x3", "bf16x3" or "bf16x6"."""
-    assert isinstance(op, DotOp)
     return str(op.attr_values()["inputPrecision"])
 
 

@@ -32,7 +32,7 @@ from tilewright.backends.nvidia.tgir.types import layout_of, with_layout
 from tilewright.base.decision import No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import i1, shape_of, tile_type
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, walk
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.descriptor import DescriptorLoadOp
@@ -72,11 +72,10 @@ class _Step:
 
 def double_buffer_loads(module: ModuleOp, decisions: Decisions) -> None:
     """Have the innermost loops of a laid-out module load for later iterations, in place."""
-    for function in module.ops:
-        if isinstance(function, FuncOp):
-            for loop in [op for op in walk(function) if isinstance(op, ForOp)]:
-                if any(isinstance(op, LoadOp) for op in loop.body.block.ops) and _is_simple(loop):
-                    _double_buffer_loop(loop, decisions)
+    for function in FuncOp.all_of(module):
+        for loop in every(function, ForOp):
+            if any(isinstance(op, LoadOp) for op in loop.body.block.ops) and _is_simple(loop):
+                _double_buffer_loop(loop, decisions)
 
 
 def _is_simple(loop: ForOp) -> bool:

@@ -65,9 +65,7 @@ def strip_mine_large_tiles(module: ModuleOp, warps: int, decisions: Decisions) -
         decisions: of the compilation.
     """
     most = _largest_elements(warps)
-    for function in module.ops:
-        if not isinstance(function, FuncOp):
-            continue
+    for function in FuncOp.all_of(module):
         first = next((op for op in walk(function) if any(_is_large(r, most) for r in op.results)), None)
         if first is None:
             continue

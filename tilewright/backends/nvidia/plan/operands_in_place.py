@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import holds, walk
 from tilewright.loops.dot_loops import DotSum, normalize_dot_loops
 from tilewright.loops.sink_prefetched_loads import sink_prefetched_loads
 from tilewright.ops.control import ForOp, IfOp
@@ -36,12 +36,11 @@ def load_operands_in_place(module: ModuleOp, decisions: Decisions) -> ModuleOp:
     if not any(_may_gain(op) for op in walk(module)):
         return module
     copy, changed = module.clone(), False
-    for function in copy.ops:
-        if isinstance(function, FuncOp):
-            make_offsets_scalar(function, Decisions())
-            changed |= convert_branches(function, decisions, _is_between_dots)
-            changed |= sink_prefetched_loads(function, decisions)
-            changed |= normalize_dot_loops(function, decisions, _is_worth_a_loop)
+    for function in FuncOp.all_of(copy):
+        make_offsets_scalar(function, Decisions())
+        changed |= convert_branches(function, decisions, _is_between_dots)
+        changed |= sink_prefetched_loads(function, decisions)
+        changed |= normalize_dot_loops(function, decisions, _is_worth_a_loop)
     if not changed:
         return module
     accumulate_in_dots(copy)
@@ -63,7 +62,7 @@ def _may_gain(op: Operation) -> bool:
 
 
 def _multiplies(op: Operation) -> bool:
-    return any(isinstance(inner, DotOp) for inner in walk(op))
+    return holds(op, DotOp)
 
 
 def _is_between_dots(branch: IfOp) -> bool:

@@ -82,16 +82,15 @@ def order_memory(module: ModuleOp, decisions: Decisions) -> None:
         module: laid-out tile IR, all calls inlined.
         decisions: take the answers.
     """
-    for function in module.ops:
-        if isinstance(function, FuncOp):
-            order = _Walk(function)
-            if order.is_needed():
-                order.block(function.body.block, frozenset())
-            for op, earlier in order.late.items():
-                decisions.note(UNORDERED, op, _waits(op, earlier))
-                Builder(op).effect(BarrierOp, space="global")
-            if not order.late:
-                decisions.note(UNORDERED, function, Yes(None, "none touches what another thread writes"))
+    for function in FuncOp.all_of(module):
+        order = _Walk(function)
+        if order.is_needed():
+            order.block(function.body.block, frozenset())
+        for op, earlier in order.late.items():
+            decisions.note(UNORDERED, op, _waits(op, earlier))
+            Builder(op).effect(BarrierOp, space="global")
+        if not order.late:
+            decisions.note(UNORDERED, function, Yes(None, "none touches what another thread writes"))
 
 
 def _waits(op: Operation, earlier: _Access) -> No:

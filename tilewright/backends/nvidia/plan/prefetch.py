@@ -31,7 +31,7 @@ from tilewright.ir.decisions import describe_op
 from tilewright.ir.effect_traits import is_without_effects, mask_of
 from tilewright.ir.traits import is_collective
 from tilewright.ir.types import bit_width, element_type, is_pointer, shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, holds, walk
 from tilewright.layouts.access import unique_registers
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.tile import transpose_tile
@@ -41,7 +41,7 @@ from tilewright.ops.descriptor import DescriptorLoadOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.facts import AxisFacts
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import CachePolicy, LoadOp, StoreOp
+from tilewright.ops.memory import CachePolicy, LoadOp, StoreOp, is_volatile
 from tilewright.ops.program import AssumeOp
 from tilewright.ops.shape import TransOp
 
@@ -113,7 +113,7 @@ def plan_prefetches(loop: ForOp | WhileOp, function: FuncOp) -> Loads:
         function: that holds it.
     """
     body = loop.regions[-1].block
-    loads = [op for op in walk(loop) if isinstance(op, LoadOp | DescriptorLoadOp) and shape_of(op.result.type)]
+    loads = [op for op in every(loop, LoadOp, DescriptorLoadOp) if shape_of(op.result.type)]
     unfit = _unfit(loop) if loads else None
     refused = {load: _refused(load, body, unfit) for load in loads if loop_of(load) is loop}
     if None not in refused.values():  # the facts take time
@@ -164,7 +164,7 @@ def overwritten(load: Load, body: Block) -> No | None:
     """Why a load must stay in order with the stores of the loop: one of them may be to what it reads."""
     loop = body.parent_op()
     assert loop is not None
-    stores = [op for op in walk(loop) if isinstance(op, StoreOp) and may_meet(op.operands[0], load.operands[0])]
+    stores = [op for op in every(loop, StoreOp) if may_meet(op.operands[0], load.operands[0])]
     return changed_by(stores[0]) if stores else None
 
 
@@ -191,13 +191,13 @@ def _is_large(load: Load) -> bool:
     loop = load.parent_op()
     if not isinstance(load, LoadOp) or not isinstance(loop, ForOp) or words_of(load) <= tuning.DOUBLE_BUFFER_WORDS:
         return False
-    return not any(isinstance(op, DotOp | WarpGroupDotOp) for op in walk(loop))
+    return not holds(loop, DotOp, WarpGroupDotOp)
 
 
 def may_write(op: Operation) -> bool:
     """Whether an operation may change what a load reads, or must stay in order with loads."""
     if isinstance(op, _HARMLESS):
-        return isinstance(op, LoadOp) and bool(op.attr_values()["isVolatile"])
+        return is_volatile(op)
     internal = isinstance(op, LocalAllocOp | WarpGroupDotOp)
     return isinstance(op, BarrierOp) or not (internal or is_without_effects(op))
 
