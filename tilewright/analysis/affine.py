@@ -43,6 +43,7 @@ from tilewright.ops.elementwise import (
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.shape import JoinOp
 from tilewright.ops.signs import never_negative
+from tilewright.ops.spec import ring_of
 
 
 class Atom(NamedTuple):
@@ -105,6 +106,9 @@ class Poly:
 
     def __neg__(self) -> Poly:
         return Poly({m: -c for m, c in self.terms.items()})
+
+    def __sub__(self, other: Poly) -> Poly:
+        return self + -other
 
     def __mul__(self, other: Poly) -> Poly:
         if other.terms == _ONE or not self.terms:
@@ -192,27 +196,20 @@ class PointerForm:
     tile: tuple[SSAValue, Index] | None = None
 
 
-ARITHMETIC = (AddIOp, SubIOp, MulIOp, ExtSIOp)  # of integers, which polynomials are made of
-
-
 def expanded(poly: Poly) -> Poly:
     """A polynomial in the scalars from which sums and products make its atoms."""
     known: dict[SSAValue, Poly] = {}
 
     def operands(value: SSAValue) -> Sequence[SSAValue]:
         op = defining_op(value)
-        return operands_of(op) if isinstance(op, ARITHMETIC) else ()
+        return operands_of(op) if op is not None and ring_of(op) is not None else ()
 
     def made_of(value: SSAValue) -> Poly:
-        number, op = constant_of(value), defining_op(value)
+        number, compute = constant_of(value), ring_of(defining_op(value))
         if isinstance(number, int):
             return Poly.of(number)
-        if not isinstance(op, ARITHMETIC):
-            return Poly.atom(value)
-        first, *rest = (known[operand] for operand in operands_of(op))
-        if isinstance(op, MulIOp):
-            return first * rest[0]
-        return first + (rest[0] if isinstance(op, AddIOp) else -rest[0]) if rest else first
+        parts = operands(value)
+        return Poly.atom(value) if compute is None else compute(*[known[part] for part in parts])
 
     total = ZERO
     for monomial, coefficient in poly.terms.items():

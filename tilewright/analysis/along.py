@@ -7,7 +7,7 @@ arange(0, 2)[None, :, None]          along dim 1:   0, 1
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from xdsl.ir import Operation, SSAValue
 
@@ -15,13 +15,9 @@ from tilewright.analysis.constants import constant_of
 from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.ir.values import defining_op, property_int
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
-from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.creation import MakeRangeOp
-from tilewright.ops.elementwise import AddIOp, MulIOp, SubIOp, XOrIOp
-
-_KNOWN: Mapping[type[Operation], Callable[[int, int], int]] = {
-    AddIOp: operator.add, SubIOp: operator.sub, MulIOp: operator.mul, XOrIOp: operator.xor,
-}  # fmt: skip
+from tilewright.ops.elementwise import MulIOp, XOrIOp
+from tilewright.ops.spec import ring_of
 
 
 def values_along(value: SSAValue, axis: int) -> Sequence[int] | None:
@@ -43,14 +39,13 @@ def values_along(value: SSAValue, axis: int) -> Sequence[int] | None:
     if isinstance(op, ExpandDimsOp):
         at = property_int(op, "axis")
         return None if at == axis else values_along(op.operands[0], axis - (at < axis))
-    if isinstance(op, ExtSIOp):
-        return values_along(op.operands[0], axis)
-    if type(op) not in _KNOWN or op is None:
+    compute = operator.xor if isinstance(op, XOrIOp) else ring_of(op)
+    if compute is None or op is None:
         return None
-    sides = [values_along(operand, axis) for operand in op.operands]
-    if sides[0] is None or sides[1] is None:
+    sides = [side for operand in op.operands if (side := values_along(operand, axis)) is not None]
+    if len(sides) < len(op.operands):
         return None
-    made = [_KNOWN[type(op)](a, b) for a, b in zip(sides[0], sides[1], strict=True)]
+    made = [compute(*numbers) for numbers in zip(*sides, strict=True)]
     return made if all(abs(v) < 1 << bit_width(element_type(value.type)) - 1 for v in made) else None
 
 

@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.analysis.solver import Facts
-from tilewright.ir.values import is_tile
+from tilewright.ir.values import is_tile, users_of
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp
 from tilewright.ops.elementwise_base import CompareOp
@@ -83,7 +83,7 @@ def _with_assumptions(value: SSAValue, facts: AxisFacts) -> AxisFacts:
     for use in value.uses:
         test = use.operation
         if isinstance(test, CompareOp) and use.index == 0 and _means_nonnegative(test):
-            users = [inner.operation for inner in test.result.uses]
+            users = users_of(test.result)
             if any(isinstance(user, AssumeOp) and user.parent_block() is block for user in users):
                 return replace(facts, nonnegative=True)
     return facts

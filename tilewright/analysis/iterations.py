@@ -16,7 +16,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from tilewright.analysis.affine import Atom, Poly, expanded
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.scalar_evolution import replaced
-from tilewright.ir.values import defining_op, is_made_inside, operands_of
+from tilewright.ir.values import defining_op, is_made_inside, operands_of, users_of
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import AddIOp, CmpIOp, DivSIOp, DivUIOp, MinUIOp, MulIOp, SelectOp
 
@@ -146,7 +146,7 @@ def counter_of(loop: ForOp) -> Counter | None:
         end = _end(loop, first, step)
         if end is not None:
             owners = {value.owner for value in values}
-            parts = [use.operation for use in loop.induction_var.uses]
+            parts = users_of(loop.induction_var)
             alone = all(op in owners or all(use.operation in owners for use in op.results[0].uses) for op in parts)
             return Counter(first, end, step, values, alone and all(isinstance(op, AddIOp | MulIOp) for op in parts))
     return None

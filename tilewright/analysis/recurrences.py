@@ -26,7 +26,7 @@ def note_loops(function: FuncOp, decisions: Decisions) -> None:
 
 def how_it_runs(loop: ForOp | WhileOp) -> Answer[int]:
     """The number of iterations as far as it is known (-1), and what goes from one to the next."""
-    firsts = loop.iter_args if isinstance(loop, ForOp) else loop.operands
+    firsts = loop.firsts
     tiles = sum(map(is_tile, firsts))
     carried = f"; {tiles} tiles and {len(firsts) - tiles} scalars go on from one to the next" if firsts else ""
     if isinstance(loop, WhileOp):

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import ARITHMETIC, Poly
+from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.types import is_integer
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.control import ForOp
-from tilewright.ops.elementwise import AddIOp, MulIOp
+from tilewright.ops.spec import ring_of
 
 
 class ScalarEvolution:
@@ -82,16 +81,11 @@ class ScalarEvolution:
         op = defining_op(value)
         if op is None or constant_of(value) is not None:
             return self._scalar(value)
-        parts = [self._expanded(operand) for operand in op.operands] if isinstance(op, ARITHMETIC) else [None]
-        if None in parts:  # opaque: fine if it is computed before the loop
+        compute = ring_of(op)
+        parts = [None] if compute is None else [self._expanded(operand) for operand in op.operands]
+        if compute is None or None in parts:  # opaque: fine if it is computed before the loop
             return None if self._inside(value) else self._scalar(value)
-        known = [part for part in parts if part is not None]
-        if isinstance(op, ExtSIOp):
-            made = known[0]
-        elif isinstance(op, MulIOp):
-            made = known[0] * known[1]
-        else:
-            made = known[0] + (known[1] if isinstance(op, AddIOp) else -known[1])
+        made: Poly = compute(*parts)
         self._known[value] = made
         return made
 

@@ -6,7 +6,7 @@ Its iterators and properties cost more than what passes ask of most operations; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar, overload
 
 from xdsl.ir import Block, Operation, Region
@@ -46,6 +46,15 @@ def every(root: Operation | Region | Block, kind: type[Kind], other: type[Other]
 def every(root: Operation | Region | Block, *kinds: type[Operation]) -> list[Any]:
     """The operations of some classes in a piece of IR, in order; they may be moved and removed meanwhile."""
     return [op for op in walk(root) if isinstance(op, kinds)]
+
+
+@overload
+def among(ops: Iterable[Operation | Block | None], kind: type[Kind], /) -> list[Kind]: ...
+@overload
+def among(ops: Iterable[Operation | Block | None], kind: type[Kind], other: type[Other], /) -> list[Kind | Other]: ...
+def among(ops: Iterable[Operation | Block | None], *kinds: type[Operation]) -> list[Any]:
+    """Those of some operations, or owners of values, that are of some classes."""
+    return [op for op in ops if isinstance(op, kinds)]
 
 
 def holds(root: Operation | Region | Block, *kinds: type[Operation]) -> bool:

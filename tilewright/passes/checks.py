@@ -38,7 +38,7 @@ from tilewright.ir.op import location_of
 from tilewright.ir.types import i8, i32, i64, pointee_bytes, pointer_type, shape_of
 from tilewright.ir.values import is_tile
 from tilewright.ir.walk import every, holds, walk
-from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
+from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicStoreOp, exchanges
 from tilewright.ops.check import MOST_DIMS, MOST_SHOWN, CheckOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import WhileOp
@@ -164,9 +164,9 @@ def access_kind(op: Operation) -> str:
 
 def waits_for_programs(kernel: FuncOp) -> bool:
     """Whether atomics may order what programs do: one waits in a loop, or acquires what another has released."""
+    if holds(kernel, WhileOp):
+        return True
     for op in walk(kernel):
-        if isinstance(op, WhileOp):
-            return True
         asked = is_atomic(op) and op.results and any(True for _ in op.results[0].uses)
         if asked and op.attr_values()["sem"] in ("acquire", "acq_rel"):  # type: ignore[attr-defined]
             return True
@@ -175,10 +175,9 @@ def waits_for_programs(kernel: FuncOp) -> bool:
 
 def atomics_that_decide(kernel: FuncOp) -> list[Operation]:
     """Atomics whose results are used: a program may do something else if it comes first. None where programs wait."""
-    ops = list(walk(kernel))
-    if any(isinstance(op, WhileOp) for op in ops):  # it may wait for a program that comes before it
+    if holds(kernel, WhileOp):  # it may wait for a program that comes before it
         return []
-    return [op for op in ops if is_atomic(op) and op.results and any(True for _ in op.results[0].uses)]
+    return [op for op in walk(kernel) if is_atomic(op) and op.results and any(True for _ in op.results[0].uses)]
 
 
 def _run_backwards(module: ModuleOp) -> None:
@@ -451,8 +450,7 @@ class _Adder:
 
 def _depends_on_memory(op: Operation) -> bool:
     """Whether an access makes something of what was there."""
-    exchanges = isinstance(op, AtomicRMWOp) and op.attr_values()["atomic_rmw_op"] == "exch"
-    return not exchanges and not isinstance(op, StoreOp | AtomicStoreOp)
+    return not exchanges(op) and not isinstance(op, StoreOp | AtomicStoreOp)
 
 
 def _mask_with(op: Operation, inside: SSAValue, home: SSAValue, code: Code) -> None:

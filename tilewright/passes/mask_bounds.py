@@ -30,7 +30,7 @@ from tilewright.base.options import Options
 from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.types import element_type, i32, i64, shape_of
-from tilewright.ir.values import defining_op
+from tilewright.ir.values import defining_op, users_of
 from tilewright.ir.walk import every
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.constant import ConstantOp
@@ -60,7 +60,7 @@ def compare_places_with_bounds(root: Operation) -> bool:
 def _leave_out(part: SSAValue) -> None:
     """Take a part that is always true out of the conjunctions that it stands in."""
     if isinstance(part.owner, ConstantOp):
-        for user in [use.operation for use in part.uses]:
+        for user in users_of(part):
             if isinstance(user, AndIOp):
                 replace(user, [next((side for side in user.operands if side is not part), part)])
 

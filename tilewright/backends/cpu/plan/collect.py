@@ -73,7 +73,7 @@ from tilewright.ir.values import defining_op, is_tile, property_int
 from tilewright.ir.walk import every, operations
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.check import CheckOp
-from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ops.control import ForOp, IfOp, LoopOp, WhileOp
 from tilewright.ops.debug import AssertOp, BarrierOp, PrintOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.function import CallOp
@@ -463,7 +463,7 @@ class Collector:
         """Buffers of the tile values that an operation with regions carries or results in, by result number."""
         if isinstance(op, IfOp):
             return {n: self.place(r) for n, r in enumerate(op.results) if is_tile(r)}
-        firsts = list(op.iter_args if isinstance(op, ForOp) else op.operands)
+        firsts = op.firsts if isinstance(op, LoopOp) else ()
         carried: dict[int, Buffer] = {}
         for number, first in enumerate(firsts):
             if not is_tile(first):

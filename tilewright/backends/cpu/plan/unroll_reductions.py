@@ -26,7 +26,7 @@ from tilewright.backends.cpu.plan.zero_terms import first_zero
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import element_type, pointee_bytes, shape_of, tile_type
-from tilewright.ir.values import defining_op, is_tile, property_int
+from tilewright.ir.values import defining_op, is_tile, property_int, users_of
 from tilewright.ir.walk import every
 from tilewright.ops.broadcast import BroadcastOp
 from tilewright.ops.elementwise import AddFOp, AddIOp
@@ -106,7 +106,7 @@ def _is_broadcast(value: SSAValue) -> bool:
     """Whether somebody who computes a value in its own pass wants an element of it several times."""
     seen, stack = {value}, [value]
     while stack:
-        users = [use.operation for use in stack.pop().uses]
+        users = users_of(stack.pop())
         if any(isinstance(user, BroadcastOp) for user in users):
             return True
         further = {result for user in users if is_lazy(user) for result in user.results} - seen

@@ -11,16 +11,23 @@ from tilewright.backends.nvidia.tgir.ops import ProgramCountOp, ProgramPlaceOp
 from tilewright.ops.program import GetNumProgramsOp, GetProgramIdOp, GridOp
 
 
-@emits(GetProgramIdOp, GetNumProgramsOp)
-def emit_grid(k: Kernel, op: GridOp) -> None:
-    """Index of the block in the grid, or the size of the grid; a cluster is one program."""
+@emits(GetProgramIdOp)
+def emit_program_id(k: Kernel, op: GridOp) -> None:
+    """Index of the block in the grid; a cluster is one program."""
+    _read(k, op, "clusterid" if k.team.blocks > 1 else "ctaid")
+
+
+@emits(GetNumProgramsOp)
+def emit_num_programs(k: Kernel, op: GridOp) -> None:
+    """The size of the grid."""
+    if k.grid:
+        k.set(op.results[0], k.grid[int(op.attr_values()["axis"])])
+    else:
+        _read(k, op, "nclusterid" if k.team.blocks > 1 else "nctaid")
+
+
+def _read(k: Kernel, op: GridOp, register: str) -> None:
     axis = int(op.attr_values()["axis"])
-    if k.grid and isinstance(op, GetNumProgramsOp):
-        k.set(op.results[0], k.grid[axis])
-        return
-    register = "ctaid" if isinstance(op, GetProgramIdOp) else "nctaid"
-    if k.team.blocks > 1:
-        register = register.replace("cta", "cluster")
     k.set(op.results[0], k.f.special_register(f"{register}.{'xyz'[axis]}"))
 
 

@@ -32,6 +32,7 @@ from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp, WarpGroupDotWait
 from tilewright.backends.nvidia.tgir.types import layout_of, memdesc_shape
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import bit_width, ir_name
+from tilewright.ir.walk import among
 from tilewright.layouts.f2 import LayoutError
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT, hardware_swizzled
@@ -73,7 +74,7 @@ def emit_warp_group_dot_wait(k: Kernel, op: WarpGroupDotWaitOp) -> None:
     inputs = [k.tile(value) for value in op.inputs]
     pendings = int(op.attr_values()["pendings"])
     makers = [value.owner for value in op.inputs]
-    dots = [maker for maker in makers if isinstance(maker, WarpGroupDotOp)]
+    dots = among(makers, WarpGroupDotOp)
     if len(dots) == len(makers) == pendings:  # these go on, each in so many groups
         pendings = sum(len(_parts(dot)) for dot in dots)
     done = _wait(k, [v for tile in inputs for v in tile], pendings)

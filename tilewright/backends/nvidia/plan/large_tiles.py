@@ -29,7 +29,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import bit_width, element_type, i32, shape_of
 from tilewright.ir.values import defining_op, is_tile, property_int
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import among, walk
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp, YieldOp
 from tilewright.ops.memory import LoadOp, StoreOp
@@ -107,7 +107,7 @@ def _passes(function: FuncOp, warps: int, most: int) -> Answer[list[_Pass]]:
         if not found or one is not found[-1]:
             found.append(one)
         one.ends.append((op, axis))
-    return _worth(found, [op for op in writes if isinstance(op, StoreOp)])
+    return _worth(found, among(writes, StoreOp))
 
 
 def _worth(found: Sequence[_Pass], stores: Sequence[StoreOp]) -> Answer[list[_Pass]]:

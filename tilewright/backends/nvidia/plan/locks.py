@@ -19,7 +19,7 @@ from xdsl.ir import Operation
 
 from tilewright.analysis.origins import may_meet
 from tilewright.ir.walk import every, walk
-from tilewright.ops.atomic import AtomicCASOp, AtomicRMWOp
+from tilewright.ops.atomic import AtomicCASOp, exchanges
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
 
@@ -38,9 +38,7 @@ def order_locks(module: ModuleOp) -> None:
 
 
 def _is_exchange(op: Operation) -> bool:
-    if isinstance(op, AtomicRMWOp):
-        return bool(op.attr_values()["atomic_rmw_op"] == "exch")
-    return isinstance(op, AtomicCASOp)
+    return exchanges(op) or isinstance(op, AtomicCASOp)
 
 
 def _loads_what_it_stores(function: FuncOp) -> bool:

@@ -144,7 +144,7 @@ class Persistence:
         for op in (*(bound.owner for bound in self.bounds), self.loop, last):
             assert isinstance(op, Operation)
             op.location = like.location
-        indices = [op for op in every(function, GetProgramIdOp) if isinstance(op, GridOp)]
+        indices = every(function, GetProgramIdOp)
         b = Builder(last)
         self.places = [(op, self._place(b, op)) for op in indices]
         for op in self.before:

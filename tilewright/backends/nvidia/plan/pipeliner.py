@@ -59,7 +59,7 @@ from tilewright.backends.nvidia.tgir.types import (
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, i1, i32, shape_of, tile_type
-from tilewright.ir.walk import every, walk
+from tilewright.ir.walk import among, every, walk
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.elementwise import AddIOp, AndIOp, MulIOp, SelectOp, SubIOp
@@ -153,7 +153,7 @@ def taken_beside(loop: Operation, function: FuncOp, prefetches: Sequence[Prefetc
 def computed_operands(loop: ForOp, prefetches: Sequence[Prefetch]) -> list[LocalAllocOp]:
     """Buffers of operands that every iteration computes for its products alone."""
     replaced = {buffer for p in prefetches for buffer in p.buffers}
-    made = [op for op in loop.body.block.ops if isinstance(op, LocalAllocOp) and op.src and op not in replaced]
+    made = [op for op in among(loop.body.block.ops, LocalAllocOp) if op.src and op not in replaced]
     return [op for op in made if all(isinstance(use.operation, WarpGroupDotOp) for use in op.result.uses)]
 
 

@@ -78,7 +78,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.types import i1, i32, shape_of
-from tilewright.ir.walk import every, walk
+from tilewright.ir.walk import among, every, walk
 from tilewright.ops.control import ForOp, IfOp, WhileOp, YieldOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.descriptor import DescriptorStoreOp, MakeTensorDescOp
@@ -180,7 +180,7 @@ def split_into_roles(
 
 
 def _multiplies(loop: ForOp) -> bool:
-    return any(isinstance(op, WarpGroupDotOp) and loop_of(op) is loop for op in walk(loop))
+    return any(loop_of(dot) is loop for dot in every(loop, WarpGroupDotOp))
 
 
 def _around(loop: Operation) -> list[Operation]:
@@ -283,7 +283,7 @@ def _pays(loop: ForOp, prefetches: Sequence[Prefetch], options: CudaOptions, han
     if not hands_on or 1 not in ranks.values():
         return False
     if warps == LARGE:
-        dots = [op for op in ranks if isinstance(op, WarpGroupDotOp)]
+        dots = among(ranks, WarpGroupDotOp)
         return size >= tuning.ROLE_BYTES and registers_of(dots) <= crew_of(options, prefetches).held
     if warps != tuning.ROLE_WARPS or size < tuning.ROLE_BYTES:
         return False

@@ -32,7 +32,8 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.types import element_type, shape_of, tile_type
-from tilewright.ir.walk import every, walk
+from tilewright.ir.values import users_of
+from tilewright.ir.walk import among, every, walk
 from tilewright.layouts.linear import LinearLayout
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp, TensorDescType
 from tilewright.ops.dot import DotOp
@@ -71,7 +72,7 @@ def _is_shared(function: FuncOp) -> bool:
 
 def _is_read(maker: MakeTensorDescOp) -> bool:
     """Whether blocks of the tensor are loaded, too."""
-    makers = [use.operation for use in maker.base.uses if isinstance(use.operation, MakeTensorDescOp)]
+    makers = among(users_of(maker.base), MakeTensorDescOp)
     return any(isinstance(use.operation, DescriptorLoadOp) for maker in makers for use in maker.result.uses)
 
 

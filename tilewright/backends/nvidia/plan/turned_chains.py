@@ -28,7 +28,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.attrs import I32
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import element_type, shape_of, tile_type
-from tilewright.ir.values import is_tile
+from tilewright.ir.values import is_tile, users_of
 from tilewright.ir.walk import every
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
@@ -142,7 +142,7 @@ def _operands(dot: DotOp) -> tuple[SSAValue, ...]:
 
 
 def _is_for_products(op: TransOp, block: Block | None) -> bool:
-    users = [use.operation for use in op.result.uses]
+    users = users_of(op.result)
     return bool(users) and all(
         isinstance(user, DotOp) and user.parent_block() is block and user.c is not op.result for user in users
     )
