@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
-from tilewright.ops.control import ControlOp
+from tilewright.ops.control import ControlOp, ForOp
 
 
 def sources_of(value: SSAValue) -> list[SSAValue] | None:
@@ -21,6 +21,19 @@ def sources_of(value: SSAValue) -> list[SSAValue] | None:
         return None
     pairs = (pair for flow in holder.flows() for pair in zip(flow.sources, flow.targets, strict=True))
     return [source for source, target in pairs if target is value] or None
+
+
+def carried_by(value: SSAValue) -> tuple[ForOp, int] | None:
+    """The for loop whose iterations hand on an argument of its body, and the number of that among what it carries."""
+    loop = value.block.parent_op() if isinstance(value, BlockArgument) else None
+    index = value.index if isinstance(value, BlockArgument) else 0
+    return (loop, index - 1) if isinstance(loop, ForOp) and index else None
+
+
+def counted_by(value: SSAValue) -> ForOp | None:
+    """The for loop whose counter a value is."""
+    loop = value.block.parent_op() if isinstance(value, BlockArgument) else None
+    return loop if isinstance(loop, ForOp) and loop.induction_var is value else None
 
 
 def targets_of(op: Operation, index: int) -> list[SSAValue] | None:

@@ -30,7 +30,6 @@ from tilewright.ir.types import pointee_bytes, shape_of
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import IfOp
-from tilewright.ops.elementwise import AndIOp
 from tilewright.ops.function import FuncOp
 
 Extents = Mapping[int, tuple[int, int]]
@@ -140,12 +139,8 @@ class LaunchProofs:
             op = defining_op(value)
             if op is None or constant_of(value) is not None:
                 continue
-            if isinstance(op, SplatOp):
-                todo.append((op.operands[0], ()))
-            elif is_conjunction(op) and is_tile(value):
+            if isinstance(op, SplatOp) or is_conjunction(op):
                 todo += operand_indices(value, at)  # type: ignore[arg-type]
-            elif isinstance(op, AndIOp):
-                todo += [(operand, ()) for operand in op.operands]
             else:
                 answer = below_zero(value, at, space.analysis, "", of_rows=True)  # type: ignore[arg-type]
                 if isinstance(answer, Yes):

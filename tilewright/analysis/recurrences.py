@@ -57,6 +57,15 @@ def contraction(loop: ForOp | WhileOp) -> Answer[DotOp]:
     return No("what goes on is more than a sum", defining_op(end.operands[numbers[0]]))
 
 
+def carried_sum(dot: DotOp) -> int | None:
+    """Which of the values that its loop carries a dot adds to, and nobody else in the loop reads; None if none is."""
+    loop, uses = dot.parent_op(), list(dot.d.uses)
+    if not isinstance(loop, ForOp) or len(uses) != 1 or uses[0].operation is not loop.body.block.last_op:
+        return None
+    argument = loop.carried[uses[0].index]
+    return uses[0].index if dot.c is argument and argument.has_one_use() else None
+
+
 def _added(value: SSAValue, carried: SSAValue) -> Operation | None:
     """What makes the part of a value that is added to what a loop carries; None if the value is no such sum."""
     op = defining_op(value)

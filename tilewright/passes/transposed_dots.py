@@ -7,13 +7,15 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
+from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ir.walk import every
 from tilewright.ops.constant import ConstantOp
+from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.shape import TransOp
-from tilewright.passes.rewriting import erase, insert_before, replace, transposed
+from tilewright.passes.rewriting import erase, insert_before, replace, retype, transposed, value_before
 
 
 def fold_transposed_dots(root: Operation) -> bool:
@@ -24,6 +26,30 @@ def fold_transposed_dots(root: Operation) -> bool:
             _rewrite(op)
             changed = True
     return changed
+
+
+def sum_transposed(dot: DotOp, number: int, a: SSAValue, b: SSAValue) -> None:
+    """Have a loop sum up the transposed product, and transpose what it leaves.
+
+    Args:
+        dot: adds to what its loop carries, of which nobody else in the loop reads anything.
+        number: of that among what the loop carries.
+        a, b: operands of the transposed product.
+    """
+    loop, sum_ = dot.parent_op(), dot.c
+    assert isinstance(loop, ForOp) and loop.next_op is not None
+    kind = tile_type(shape_of(sum_.type)[::-1], element_type(sum_.type))
+    loop.operands[3 + number] = transposed(loop.operands[3 + number], loop)
+    result = loop.results[number]
+    uses = list(result.uses)
+    retype(result, kind)
+    retype(sum_, kind)
+    if uses:
+        view = transposed(result, loop.next_op)
+        for use in uses:
+            use.operation.operands[use.index] = view
+    made = value_before(DotOp.create(operands=[a, b, sum_], result_types=[kind], properties=dict(dot.properties)), dot)
+    replace(dot, [made])
 
 
 def _is_foldable(op: TransOp) -> bool:

@@ -8,7 +8,8 @@ operations move no data but rename coordinates; the rest (reductions, joins, dot
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
@@ -137,22 +138,8 @@ def result_layout(op: Operation, layout: LinearLayout) -> LinearLayout | None:
     """
     if is_uniform(op):
         return layout
-    if is_ragged(op) or isinstance(op, (BroadcastOp, DotOp)):
-        return None
-    shape = padded_shape(shape_of(op.results[0].type))
-    if isinstance(op, ReduceOp):
-        return _sliced(layout, _axis(op)) if shape else None
-    if isinstance(op, ExpandDimsOp):
-        return _expand(layout, _axis(op))
-    if isinstance(op, TransOp):
-        return _transpose(layout, _order(op))
-    if isinstance(op, ReshapeOp):
-        return _reshape(layout, shape)
-    if isinstance(op, JoinOp):
-        return _join(layout)
-    if isinstance(op, SplitOp):
-        return _halves(layout)
-    return _stacked(layout) if isinstance(op, CatOp) else None
+    rule = _RESULTS.get(type(op))
+    return None if rule is None or is_ragged(op) else rule(op, layout)
 
 
 def splittable(layout: LinearLayout) -> LinearLayout:
@@ -186,3 +173,14 @@ def _axis(op: TileOp) -> int:
 
 def _order(op: TransOp) -> tuple[int, ...]:
     return tuple(op.attr_values()["order"])
+
+
+_RESULTS: dict[type[Operation], Callable[[Any, LinearLayout], LinearLayout | None]] = {
+    ReduceOp: lambda op, layout: _sliced(layout, _axis(op)) if shape_of(op.results[0].type) else None,
+    ExpandDimsOp: lambda op, layout: _expand(layout, _axis(op)),
+    TransOp: lambda op, layout: _transpose(layout, _order(op)),
+    ReshapeOp: lambda op, layout: _reshape(layout, padded_shape(shape_of(op.result.type))),
+    JoinOp: lambda op, layout: _join(layout),
+    SplitOp: lambda op, layout: _halves(layout),
+    CatOp: lambda op, layout: _stacked(layout),
+}
