@@ -26,6 +26,7 @@ from tilewright.analysis.index import identity, whole
 from tilewright.analysis.inequalities import InfeasibleError, Linear, TooManyError, is_infeasible, least
 from tilewright.analysis.launch_space import Grid, LaunchSpace, Numbers, UnknownError
 from tilewright.base.decision import Yes
+from tilewright.ir.effect_traits import is_atomic, is_plain_read, is_plain_write
 from tilewright.ir.types import pointee_bytes, shape_of
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import SplatOp
@@ -43,12 +44,10 @@ class Access:
     Args:
         op: the operation; its first operand is the address.
         mask: of the access.
-        kind: "load", "store" or "atomic".
     """
 
     op: Operation
     mask: SSAValue | None
-    kind: str
 
 
 @dataclass(slots=True)
@@ -168,14 +167,14 @@ class LaunchProofs:
             storages: number of each argument with that of the storage that it lies in.
         """
         for access in accesses:
-            why = self._elements_meet(access) if access.kind == "store" else ""
+            why = self._elements_meet(access) if is_plain_write(access.op) else ""
             if why:
                 return why
         if self.grid == (1, 1, 1):
             return ""
-        changes = [access for access in accesses if access.kind != "load"]
+        changes = [access for access in accesses if not is_plain_read(access.op)]
         for change, other in itertools.product(changes, accesses):
-            if change.kind == other.kind == "atomic":
+            if is_atomic(change.op) and is_atomic(other.op):
                 continue
             try:
                 why = self._pair(change, other, storages)

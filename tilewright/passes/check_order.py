@@ -211,14 +211,14 @@ def check_load(code: Code, words: Words, order: Order, new_site: NewSite) -> Non
     code.store(words.reader, code.op(OrIOp, order.stamp(code), others), words.mask)
 
 
-def check_change(code: Code, words: Words, order: Order, kind: str, new_site: NewSite) -> None:
+def check_change(code: Code, words: Words, order: Order, new_site: NewSite, *, atomic: bool) -> None:
     """A store or an atomic: it comes behind those who read or wrote, but for atomics by atomics."""
     if words.reader is not None:
         before = code.load(words.reader, words.mask, 0)
         code.check(new_site("race", LOAD), order.comes_behind(code, before, 1), [code.wide(before)])
     found = code.load(words.writer, words.mask, 1)
     fine, now = order.comes_behind(code, found, 2), order.stamp(code)
-    if kind == STORE:
+    if not atomic:
         code.check(new_site("race", STORE), fine, [code.wide(found)])
         code.store(words.writer, now, words.mask)
         return

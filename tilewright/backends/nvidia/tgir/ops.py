@@ -28,6 +28,7 @@ from tilewright.backends.nvidia.tgir import types as tgir
 from tilewright.ir import text
 from tilewright.ir.asm import FlatOp
 from tilewright.ir.attrs import BOOL, I32
+from tilewright.ir.effect_traits import Accesses
 from tilewright.ops import text as tile_text
 from tilewright.ops.memory import CACHE_POLICY
 from tilewright.ops.spec import REGISTRY
@@ -97,7 +98,7 @@ class AsyncCopyOp(LaidOutOp):
     ptr = operand_def()
     dst = operand_def()
     masked = var_operand_def()
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(Accesses(reads=True), MemoryReadEffect(), MemoryWriteEffect())
 
 
 @irdl_op_definition
@@ -188,7 +189,7 @@ class TmaLoadOp(LaidOutOp):
     pred = operand_def()
     indices = var_operand_def()
     cachePolicy = opt_prop_def()
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(Accesses(reads=True), MemoryReadEffect(), MemoryWriteEffect())
 
 
 @irdl_op_definition
@@ -202,7 +203,7 @@ class TmaStoreOp(LaidOutOp):
     desc = operand_def()
     src = operand_def()
     indices = var_operand_def()
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(Accesses(writes=True), MemoryReadEffect(), MemoryWriteEffect())
 
 
 @irdl_op_definition
@@ -217,7 +218,7 @@ class TmaStoreSlicesOp(LaidOutOp):
     desc = operand_def()
     src = operand_def()
     indices = var_operand_def()
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(Accesses(writes=True), MemoryReadEffect(), MemoryWriteEffect())
 
 
 @irdl_op_definition
