@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.solver import Facts
 from tilewright.ir.values import is_tile, users_of
+from tilewright.ir.walk import among
 from tilewright.ops.control import ForOp, FuncOp
 from tilewright.ops.elementwise_base import CompareOp
 from tilewright.ops.facts import AxisFacts, of_argument, unknown
@@ -84,7 +85,7 @@ def _with_assumptions(value: SSAValue, facts: AxisFacts) -> AxisFacts:
         test = use.operation
         if isinstance(test, CompareOp) and use.index == 0 and _means_nonnegative(test):
             users = users_of(test.result)
-            if any(isinstance(user, AssumeOp) and user.parent_block() is block for user in users):
+            if any(user.parent_block() is block for user in among(users, AssumeOp)):
                 return replace(facts, nonnegative=True)
     return facts
 

@@ -29,7 +29,7 @@ from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import element_type, i32, is_integer, tile_type
 from tilewright.ir.values import is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import among, walk
 from tilewright.ops.atomic import AtomicCASOp
 from tilewright.ops.casts import PtrToIntOp
 from tilewright.ops.control import ForOp, YieldOp
@@ -83,7 +83,7 @@ def why_not_followed(kernel: FuncOp, *, shared: bool) -> str:
     for op in walk(kernel):
         if is_volatile(op):
             return "a volatile load may wait for another program"
-    if any(isinstance(op, LoadOp) for op in waiting_looks(kernel)):
+    if any(among(waiting_looks(kernel), LoadOp)):
         return "a loop waits by loads that are no atomics"
     for op in atomics:
         if not is_tile(op.operands[0]):

@@ -24,7 +24,7 @@ from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import AddIOp, MulIOp
-from tilewright.passes.rewriting import value_before
+from tilewright.passes.rewriting import take_out_invariants, value_before
 
 
 def simplify_induction_variables(root: Operation) -> bool:
@@ -34,19 +34,8 @@ def simplify_induction_variables(root: Operation) -> bool:
     """
     changed = False
     for loop in every(root, ForOp):
-        changed |= _keep_constant(loop)
+        changed |= take_out_invariants(loop)
         changed |= _count(loop)
-    return changed
-
-
-def _keep_constant(loop: ForOp) -> bool:
-    """Let the first values stand for those that an iteration hands on as they are."""
-    changed = False
-    for carried, first, following, result in zip(loop.carried, loop.iter_args, loop.yielded, loop.results, strict=True):
-        if following is carried:
-            carried.replace_all_uses_with(first)
-            result.replace_all_uses_with(first)
-            changed = True
     return changed
 
 

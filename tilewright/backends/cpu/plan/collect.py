@@ -70,7 +70,7 @@ from tilewright.ir.op import location_of
 from tilewright.ir.traits import is_collective
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
 from tilewright.ir.values import defining_op, is_tile, property_int
-from tilewright.ir.walk import every, operations
+from tilewright.ir.walk import among, every, operations
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.check import CheckOp
 from tilewright.ops.control import ForOp, IfOp, LoopOp, WhileOp
@@ -451,7 +451,7 @@ class Collector:
         answer = memory_operand(source, self.context.demands.placed, self.context.analysis)
         found = answer.plan if isinstance(answer, Yes) else None
         in_place = found is not None and not any(found.bounds) and not found.conditions
-        if not in_place and any(isinstance(user, (DotOp, GatherOp)) for user in users):
+        if not in_place and any(among(users, DotOp, GatherOp)):
             self.force(source)
 
     def _check_loads(self, value: SSAValue) -> None:

@@ -20,7 +20,7 @@ from tilewright.backends.cpu.plan.subjects import UNROLLED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.values import is_tile
-from tilewright.ir.walk import every
+from tilewright.ir.walk import among, every
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp
 from tilewright.ops.dot import DotOp
@@ -36,7 +36,7 @@ def unroll_short_loops(function: FuncOp, decisions: Decisions) -> bool:
     changed = False
     loops = [op for op in every(function, ForOp) if any(map(is_tile, op.results))]
     for loop in reversed(loops):
-        if any(isinstance(op, DotOp) for op in loop.body.block.ops):  # has planners of its own
+        if any(among(loop.body.block.ops, DotOp)):  # has planners of its own
             continue
         iterations = _iterations(loop)
         if iterations is not None and decisions.note(UNROLLED, loop, _short(loop, iterations)) is not None:

@@ -27,7 +27,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import element_type, pointee_bytes, shape_of, tile_type
 from tilewright.ir.values import defining_op, is_tile, property_int, users_of
-from tilewright.ir.walk import every
+from tilewright.ir.walk import among, every
 from tilewright.ops.broadcast import BroadcastOp
 from tilewright.ops.elementwise import AddFOp, AddIOp
 from tilewright.ops.function import FuncOp
@@ -107,7 +107,7 @@ def _is_broadcast(value: SSAValue) -> bool:
     seen, stack = {value}, [value]
     while stack:
         users = users_of(stack.pop())
-        if any(isinstance(user, BroadcastOp) for user in users):
+        if any(among(users, BroadcastOp)):
             return True
         further = {result for user in users if is_lazy(user) for result in user.results} - seen
         seen |= further

@@ -22,6 +22,7 @@ from tilewright.backends.nvidia.plan.turning import in_order_of_accumulators
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.ir.walk import among
 from tilewright.layouts.distributed import (
     blocked,
     mma_accumulator,
@@ -323,7 +324,7 @@ def _mma_warps(shape: Sequence[int], num_warps: int, chained: bool) -> tuple[int
 
 def _is_chained(op: DotOp) -> bool:
     """Whether an operand is computed from another product of the block, or the result is for one."""
-    return any(isinstance(found, DotOp) for found in _upstream(op)) or _reaches_dot(op)
+    return any(among(_upstream(op), DotOp)) or _reaches_dot(op)
 
 
 def _upstream(op: DotOp) -> Iterator[Operation]:

@@ -80,7 +80,7 @@ def double_buffer_loads(module: ModuleOp, decisions: Decisions) -> None:
     """Have the innermost loops of a laid-out module load for later iterations, in place."""
     for function in FuncOp.all_of(module):
         for loop in every(function, ForOp):
-            if any(isinstance(op, LoadOp) for op in loop.body.block.ops) and _is_simple(loop):
+            if any(among(loop.body.block.ops, LoadOp)) and _is_simple(loop):
                 _double_buffer_loop(loop, decisions)
 
 

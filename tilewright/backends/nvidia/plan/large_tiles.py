@@ -185,7 +185,7 @@ def _may_join(one: _Pass, end: Operation, length: int, width: int) -> bool:
         for op in between
         for inner in op.walk()
     ) and not (
-        (isinstance(end, StoreOp) and any(isinstance(op, StoreOp) and may_meet(op.ptr, end.ptr) for op in own))
+        (isinstance(end, StoreOp) and any(may_meet(op.ptr, end.ptr) for op in among(own, StoreOp)))
         or results.intersection(end.operands)
     )
 

@@ -35,7 +35,7 @@ def divide_masked_loops(module: ModuleOp) -> bool:
     for loop in [op for op in every(module, ForOp) if SPLIT not in op.attributes]:
         inside = [op for op in walk(loop) if op is not loop]
         products = sum(isinstance(op, WarpGroupDotOp) for op in inside)
-        if products < _LEAST_PRODUCTS or any(isinstance(op, ForOp | WhileOp) for op in inside):
+        if products < _LEAST_PRODUCTS or any(among(inside, ForOp, WhileOp)):
             continue
         found = unmasked(loop) or unmasked(loop, last=True)
         if found is not None:

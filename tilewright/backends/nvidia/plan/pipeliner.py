@@ -59,6 +59,7 @@ from tilewright.backends.nvidia.tgir.types import (
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, i1, i32, shape_of, tile_type
+from tilewright.ir.values import users_of
 from tilewright.ir.walk import among, every, walk
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp, WhileOp
@@ -499,7 +500,7 @@ def wait_for(b: Builder, values: Sequence[SSAValue], pendings: int) -> Operation
 
 def feeds_wgmma(buffer: SSAValue) -> bool:
     """Whether a product reads a buffer through the asynchronous proxy."""
-    return any(isinstance(use.operation, WarpGroupDotOp) for use in buffer.uses)
+    return any(among(users_of(buffer), WarpGroupDotOp))
 
 
 def fence_operands(function: Operation) -> None:

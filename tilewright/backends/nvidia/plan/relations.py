@@ -38,8 +38,6 @@ from tilewright.ops.spec import REGISTRY
 _ALSO_UNIFORM = (
     AddPtrOp, ConstantOp, ExternElementwiseOp, InlineAsmOp, MakeRangeOp, PoisonOp, ScanOp, SplatOp,
 )  # fmt: skip
-# Operations whose operands' layouts follow from the layout of the result.
-_MOVES = (BroadcastOp, ExpandDimsOp, ReshapeOp, TransOp)
 
 _sliced = functools.lru_cache(maxsize=4096)(sliced)
 _narrow = functools.lru_cache(maxsize=4096)(tile.narrow_tile)
@@ -79,7 +77,7 @@ def _hands_on(op: Operation) -> bool:
 
 def follows_result(op: Operation) -> bool:
     """Whether the layouts of the operands follow from that of the result, whichever it is."""
-    return (isinstance(op, _MOVES) and not is_ragged(op)) or is_uniform(op)
+    return (type(op) in _OPERANDS and not is_ragged(op)) or is_uniform(op)
 
 
 def is_ragged(op: Operation) -> bool:
@@ -111,20 +109,23 @@ def operand_layouts(op: Operation, layout: LinearLayout) -> tuple[LinearLayout |
         op: an operation for which `follows_result`.
         layout: of the result; of all tiles for an access.
     """
-    if not isinstance(op, _MOVES):
-        return tuple(layout if is_tile(operand) else None for operand in op.operands)
-    if isinstance(op, ReshapeOp):
-        return (_reshape(layout, padded_shape(shape_of(op.src.type))),)
-    if isinstance(op, TransOp):
-        order = _order(op)
-        return (_transpose(layout, tuple(order.index(axis) for axis in range(len(order)))),)
-    if isinstance(op, ExpandDimsOp):
-        return (_sliced(layout, _axis(op)),)
+    rule = _OPERANDS.get(type(op))
+    if rule is not None:
+        return (rule(op, layout),)
+    return tuple(layout if is_tile(operand) else None for operand in op.operands)
+
+
+def _untransposed(op: TransOp, layout: LinearLayout) -> LinearLayout:
+    order = _order(op)
+    return _transpose(layout, tuple(order.index(axis) for axis in range(len(order))))
+
+
+def _unrepeated(op: Operation, layout: LinearLayout) -> LinearLayout:
     shapes = zip(shape_of(op.operands[0].type), shape_of(op.results[0].type), strict=True)
     for axis, (have, want) in enumerate(shapes):
         if have != want:
             layout = _narrow(layout, axis)
-    return (layout,)
+    return layout
 
 
 # --- from an operand to the result --------------------------------------------------------------------
@@ -175,6 +176,13 @@ def _order(op: TransOp) -> tuple[int, ...]:
     return tuple(op.attr_values()["order"])
 
 
+# Operations whose operands' layouts follow from the layout of the result, though they are others.
+_OPERANDS: dict[type[Operation], Callable[[Any, LinearLayout], LinearLayout]] = {
+    ReshapeOp: lambda op, layout: _reshape(layout, padded_shape(shape_of(op.src.type))),
+    TransOp: _untransposed,
+    ExpandDimsOp: lambda op, layout: _sliced(layout, _axis(op)),
+    BroadcastOp: _unrepeated,
+}
 _RESULTS: dict[type[Operation], Callable[[Any, LinearLayout], LinearLayout | None]] = {
     ReduceOp: lambda op, layout: _sliced(layout, _axis(op)) if shape_of(op.results[0].type) else None,
     ExpandDimsOp: lambda op, layout: _expand(layout, _axis(op)),

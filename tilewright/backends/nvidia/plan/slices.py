@@ -122,7 +122,7 @@ def keep_slices_apart(module: ModuleOp, warps: int, arch: Arch, decisions: Decis
     """
     for function in FuncOp.all_of(module):
         ops = list(walk(function))
-        if not any(isinstance(op, WarpGroupDotOp) for op in ops):
+        if not any(among(ops, WarpGroupDotOp)):
             continue
         before = allocate(function).total
         for op in ops:
