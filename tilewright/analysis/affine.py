@@ -196,6 +196,12 @@ class PointerForm:
     tile: tuple[SSAValue, Index] | None = None
 
 
+def scalar_poly(value: SSAValue) -> Poly:
+    """A scalar as the number that it is, or as itself."""
+    known = constant_of(value)
+    return Poly.of(known) if isinstance(known, int) else Poly.atom(value)
+
+
 def expanded(poly: Poly) -> Poly:
     """A polynomial in the scalars from which sums and products make its atoms."""
     known: dict[SSAValue, Poly] = {}

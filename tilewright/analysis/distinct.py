@@ -21,7 +21,7 @@ from tilewright.analysis.affine import AffineAnalysis, Poly, expanded
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
-from tilewright.analysis.index import CONST, Coord, Index, bits_of, identity, whole
+from tilewright.analysis.index import Coord, Index, bits_of, greatest, identity, whole
 from tilewright.analysis.origins import is_parameter
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import pointee_bytes, shape_of
@@ -147,8 +147,7 @@ def _length(stride: Poly) -> Poly:
 def _extents(coord: Coord, shape: Sequence[int], bounds: Bounds) -> list[Poly]:
     """Numbers that a coordinate is below."""
     whole_dims = [extent for dim, extent in enumerate(shape) if coord == whole(dim, extent)]
-    most = sum((field.lo if field.src == CONST else (1 << field.width) - 1) << field.pos for field in coord) + 1
-    extents = [Poly.of(whole_dims[0] if whole_dims else most)]
+    extents = [Poly.of(whole_dims[0] if whole_dims else greatest(coord) + 1)]
     for bound in bounds.get(coord, ()):
         known = _of_parameters(expanded(bound), up=True)
         extents += [each for each in dict.fromkeys([bound, known]) if each is not None and each not in extents]

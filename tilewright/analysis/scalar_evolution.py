@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import Poly
+from tilewright.analysis.affine import Poly, scalar_poly
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.types import is_integer
 from tilewright.ir.values import defining_op, is_tile
@@ -60,7 +60,7 @@ class ScalarEvolution:
         last = self.body.last_op
         assert last is not None
         counter = self.body.args[0]
-        out: dict[SSAValue, Poly] = {counter: Poly.atom(counter) + self._scalar(self.loop.step)}
+        out: dict[SSAValue, Poly] = {counter: Poly.atom(counter) + scalar_poly(self.loop.step)}
         for argument, value in zip(self.body.args[1:], last.operands, strict=True):
             if not is_tile(argument):
                 advanced = self._expanded(value)
@@ -69,10 +69,6 @@ class ScalarEvolution:
                 out[argument] = advanced
         return out
 
-    def _scalar(self, value: SSAValue) -> Poly:
-        known = constant_of(value)
-        return Poly.of(known) if isinstance(known, int) else Poly.atom(value)
-
     def _expanded(self, value: SSAValue) -> Poly | None:
         """A scalar as a polynomial in the loop's arguments and in scalars that no arithmetic here computes."""
         found = self._known.get(value)
@@ -80,11 +76,11 @@ class ScalarEvolution:
             return found
         op = defining_op(value)
         if op is None or constant_of(value) is not None:
-            return self._scalar(value)
+            return scalar_poly(value)
         compute = ring_of(op)
         parts = [None] if compute is None else [self._expanded(operand) for operand in op.operands]
         if compute is None or None in parts:  # opaque: fine if it is computed before the loop
-            return None if self._inside(value) else self._scalar(value)
+            return None if self._inside(value) else scalar_poly(value)
         made: Poly = compute(*parts)
         self._known[value] = made
         return made

@@ -29,6 +29,7 @@ from tilewright.ir import text
 from tilewright.ir.asm import FlatOp
 from tilewright.ir.attrs import BOOL, I32
 from tilewright.ir.effect_traits import Accesses
+from tilewright.ir.traits import View
 from tilewright.ops import text as tile_text
 from tilewright.ops.memory import CACHE_POLICY
 from tilewright.ops.spec import REGISTRY
@@ -45,7 +46,7 @@ class ConvertLayoutOp(LaidOutOp):
     name = "ttg.convert_layout"
     src = operand_def()
     result = result_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), View())
 
 
 @irdl_op_definition
