@@ -9,14 +9,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.ir.values import defining_op, property_int
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.creation import MakeRangeOp
-from tilewright.ops.elementwise import MulIOp, XOrIOp
+from tilewright.ops.elementwise import AddIOp, MulIOp, XOrIOp
+from tilewright.ops.reduce import ReduceOp, single_operation
 from tilewright.ops.spec import ring_of
 
 
@@ -49,13 +50,15 @@ def values_along(value: SSAValue, axis: int) -> Sequence[int] | None:
     return made if all(abs(v) < 1 << bit_width(element_type(value.type)) - 1 for v in made) else None
 
 
-def chosen_of_two(total: Operation) -> tuple[SSAValue, int] | None:
+def chosen_of_two(total: ReduceOp) -> tuple[SSAValue, int] | None:
     """The tile, and the number of its element, that is the sum of two of which one is multiplied by zero.
 
     Args:
-        total: a `tt.reduce` that adds up one tile of integers.
+        total: any reduction; None of one that does not add up one tile of integers.
     """
     axis, product = property_int(total, "axis"), defining_op(total.operands[0])
+    if len(total.operands) != 1 or not isinstance(single_operation(total.combine.block), AddIOp):
+        return None
     if not isinstance(product, MulIOp) or shape_of(total.operands[0].type)[axis] != 2:
         return None
     for tile, mask in (product.operands, product.operands[::-1]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar, overload
 
-from xdsl.ir import Block, Operation, Region
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 Kind = TypeVar("Kind", bound=Operation)
 Other = TypeVar("Other", bound=Operation)
@@ -60,6 +60,11 @@ def among(ops: Iterable[Operation | Block | None], *kinds: type[Operation]) -> l
 def holds(root: Operation | Region | Block, *kinds: type[Operation]) -> bool:
     """Whether a piece of IR is, or holds, an operation of one of some classes."""
     return any(isinstance(op, kinds) for op in walk(root))
+
+
+def read_by(root: Operation) -> Iterator[SSAValue]:
+    """The operands of an operation and of those inside of it."""
+    return (operand for op in walk(root) for operand in op._operands)
 
 
 def ancestors(op: Operation) -> Iterator[Operation]:

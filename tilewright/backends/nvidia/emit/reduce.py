@@ -222,14 +222,14 @@ def _butterfly(combiner: Combiner, step: Step, live: dict[int, Partial]) -> dict
 
 
 def _chosen(
-    combiner: Combiner, op: Operation, plan: ReductionPlan, live: dict[int, Partial]
+    combiner: Combiner, op: ReduceOp, plan: ReductionPlan, live: dict[int, Partial]
 ) -> dict[int, Partial] | None:
     """A sum over two lanes, one of whose elements is multiplied by one and the other by zero: that element.
 
     Networks that sort write the two ends of a pair so. Nothing is multiplied or added, and both sums of one tile share
     the elements of the other lanes.
     """
-    found = chosen_of_two(op) if isinstance(combiner.operation, AddIOp) and len(op.operands) == 1 else None
+    found = chosen_of_two(op)
     if found is None or len(plan.lanes) != 1 or plan.registers or plan.exchanged:
         return None
     k, (step,), (tile, number) = combiner.k, plan.lanes, found

@@ -57,18 +57,14 @@ def _may_gain(op: Operation) -> bool:
         return _is_between_dots(op)
     if isinstance(op, ForOp):
         ahead = any(is_tile(value) and isinstance(defining_op(value), LoadOp) for value in op.yielded)
-        return (ahead or isinstance(op.parent_op(), ForOp)) and _multiplies(op)
+        return (ahead or isinstance(op.parent_op(), ForOp)) and holds(op, DotOp)
     return isinstance(op, DotOp) and isinstance(op.c.owner, DotOp)
-
-
-def _multiplies(op: Operation) -> bool:
-    return holds(op, DotOp)
 
 
 def _is_between_dots(branch: IfOp) -> bool:
     """Whether a branch is a part of an iteration that multiplies: elsewhere a branch saves what its sides load."""
     loop = branch.parent_op()
-    return isinstance(loop, ForOp) and _multiplies(loop)
+    return isinstance(loop, ForOp) and holds(loop, DotOp)
 
 
 def _is_worth_a_loop(found: DotSum) -> bool:

@@ -24,7 +24,7 @@ from tilewright.base.decision import Answer, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import i32
-from tilewright.ir.walk import every, walk
+from tilewright.ir.walk import every, holds
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddIOp, DivSIOp, DivUIOp, MaxSIOp, MinSIOp, MulIOp, SelectOp, SubIOp
@@ -45,7 +45,7 @@ def start_longest_first(module: ModuleOp, decisions: Decisions) -> None:
     """
     for function in FuncOp.all_of(module):
         if function.is_kernel:
-            loops = [op for op in every(function, ForOp) if any(map(_is_dot, walk(op)))]
+            loops = [op for op in every(function, ForOp) if holds(op, DotOp)]
             for axis in sorted({_axis(op) for op in every(function, GetProgramIdOp)} if loops else ()):
                 grown = [(loop, _growth_of(loop, axis)) for loop in loops]
                 longer = next((loop for loop, growth in grown if growth == 1), None)
@@ -53,10 +53,6 @@ def start_longest_first(module: ModuleOp, decisions: Decisions) -> None:
                     continue
                 if decisions.note(PROGRAM_ORDER, longer, _turned(function, axis)) is not None:
                     _turn(function, axis)
-
-
-def _is_dot(op: Operation) -> bool:
-    return isinstance(op, DotOp)
 
 
 def _axis(op: TileOp) -> int:

@@ -78,7 +78,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.types import i1, i32, shape_of
-from tilewright.ir.walk import among, every, walk
+from tilewright.ir.walk import among, every, read_by, walk
 from tilewright.ops.control import ForOp, IfOp, WhileOp, YieldOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.descriptor import DescriptorStoreOp, MakeTensorDescOp
@@ -382,7 +382,7 @@ def _level(loop: ForOp, wanted: Sequence[SSAValue]) -> Level | No:
     ops = [op for op in loop.body.block.ops if op in found[0]]
     carried = sorted(found[1])
     needed = [*wanted, *loop.operands[:3], *(loop.iter_args[number] for number in carried)]
-    needed += [operand for op in ops for part in walk(op) for operand in part.operands]
+    needed += [operand for op in ops for operand in read_by(op)]
     return Level(loop, ops, carried, needed)
 
 

@@ -47,7 +47,7 @@ from tilewright.backends.nvidia.tgir.types import MemDescType, tile_words
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.types import bit_width, element_type, i1, shape_of
-from tilewright.ir.walk import every, walk
+from tilewright.ir.walk import every, read_by, walk
 from tilewright.ops.control import ForOp, IfOp, YieldOp
 from tilewright.ops.elementwise import AddIOp, AndIOp, OrIOp, SelectOp, XOrIOp
 from tilewright.passes.rewriting import erase, replace
@@ -174,7 +174,7 @@ def _behind(ops: Sequence[Operation], values: Iterable[SSAValue]) -> set[Operati
     """The operations that are computed of some values."""
     known, found = set(values), set[Operation]()
     for op in ops:
-        if any(operand in known for part in walk(op) for operand in part.operands):
+        if not known.isdisjoint(read_by(op)):
             found.add(op)
             known |= set(op.results)
     return found
@@ -196,7 +196,7 @@ def _needed(ops: Sequence[Operation], dots: Sequence[Operation]) -> set[Operatio
     for op in reversed(ops):
         if op in dots or any(result in wanted for result in op.results):
             found.add(op)
-            wanted |= {operand for part in walk(op) for operand in part.operands}
+            wanted.update(read_by(op))
     return found
 
 
