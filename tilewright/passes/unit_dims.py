@@ -39,8 +39,8 @@ from tilewright.passes.rewriting import insert_before, replace, retype, value_be
 Dim = tuple[SSAValue, int]
 Ones = dict[SSAValue, tuple[int, ...]]
 
-_FREE = (ConditionOp, ReshapeOp, UnsplatOp, YieldOp)  # of any shape, or their parents' business
-_RENUMBERED = (ExpandDimsOp, ReduceOp, TransOp)  # that name dims
+_FREE = (ConditionOp, MakeRangeOp, ReshapeOp, SplatOp, UnsplatOp, YieldOp)  # of any shape, or their parents' business
+_SETTLED = (ConstantOp, ExpandDimsOp, ReduceOp, TransOp)  # that are made anew, without what is promised of them
 
 
 def drop_unit_dims(root: Operation) -> bool:
@@ -177,7 +177,7 @@ def _pairs(op: Operation) -> Iterator[tuple[Dim, Dim]] | None:
         return (((op.src, 0), (op.src, dim)) for dim in range(len(shape_of(op.src.type))))
     dims = dims_of(op)
     # what is promised of a tile (`tl.multiple_of`) is said of each of its dims
-    if dims is None or isinstance(op, DotOp) or (op.attributes and not isinstance(op, _RENUMBERED)):
+    if dims is None or isinstance(op, DotOp) or (op.attributes and not isinstance(op, _SETTLED)):
         return None
     return _together([op.src, op.result]) if isinstance(op, BroadcastOp) else _alike(op, dims)
 

@@ -13,24 +13,23 @@ might leave 32, no iteration counts.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.analysis.affine import AffineAnalysis, Atom, Poly, scalar_poly
-from tilewright.analysis.bounds import is_conjunction
+from tilewright.analysis.affine import AffineAnalysis, Atom, Monomial, Poly, scalar_poly
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.index import greatest, identity
 from tilewright.analysis.scalar_evolution import replaced
 from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import element_type, i1, i32, i64, shape_of
-from tilewright.ir.values import defining_op, is_made_inside
+from tilewright.ir.values import defining_op, is_made_inside, is_tile
 from tilewright.ir.walk import among
 from tilewright.ops.casts import ExtSIOp, TruncIOp
 from tilewright.ops.control import ForOp
+from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise import AddIOp, AndIOp, CmpIOp, DivUIOp, MulIOp, SelectOp, SubIOp
 from tilewright.ops.spec import ring_of
 
@@ -44,12 +43,12 @@ class Sum:
     """What the elements of a tile of i32 are.
 
     Args:
-        known: what is the same for all of them, in scalars that are known before the loop; without a number.
+        terms: scalars that are known before the loop, each with a factor.
         counter: factor of the loop's counter.
         least, most: of the rest, over all elements.
     """
 
-    known: Poly
+    terms: tuple[tuple[SSAValue, int], ...]
     counter: int
     least: int
     most: int
@@ -82,7 +81,7 @@ def unmasked(loop: ForOp, *, last: bool = False) -> Unmasked | None:
         return None
     selections: list[SelectOp] = []
     pairs: list[tuple[Sum, Sum, int]] = []
-    analysis = AffineAnalysis(lambda value: False)
+    analysis = AffineAnalysis(_is_more)
     for op in among(body.ops, SelectOp):
         if shape_of(op.condition.type):
             found = [_sides(each, loop, last, analysis) for each in _comparisons(op.condition)]
@@ -95,7 +94,7 @@ def unmasked(loop: ForOp, *, last: bool = False) -> Unmasked | None:
 def _comparisons(condition: SSAValue) -> Iterator[Operation]:
     """What a condition is a conjunction of; operations that are no comparisons too."""
     op = condition.owner
-    if isinstance(op, Operation) and (is_conjunction(op) or is_view(op)):
+    if isinstance(op, Operation) and (isinstance(op, AndIOp) or is_view(op)):
         for operand in op.operands:
             yield from _comparisons(operand)
     elif isinstance(op, Operation):
@@ -115,21 +114,34 @@ def _sides(op: Operation, loop: ForOp, last: bool, analysis: AffineAnalysis) -> 
     return first, second, more
 
 
+def _is_more(value: SSAValue) -> bool:
+    """Whether a tile is more than sums and products of i32, which are what they are without wrapping if they fit."""
+    op = defining_op(value)
+    plain = op is not None and (ring_of(op) is not None or is_view(op) or isinstance(op, MakeRangeOp))
+    return is_tile(value) and not (plain and element_type(value.type) == i32)
+
+
 def _sum(value: SSAValue, loop: ForOp, analysis: AffineAnalysis) -> Sum | None:
     """What the elements of a value are, if it is a sum of scalars and ranges."""
     form = analysis.integer(value, identity(shape_of(value.type)))
-    total, counter = _before(form.constant, loop), Poly.atom(loop.induction_var)
-    factor = total.terms.get((Atom(loop.induction_var),), 0)
-    known, number = total - counter * Poly.of(factor), total.terms.get((), 0)
-    changing = any(atom.owner is loop.body.block or is_made_inside(atom, loop) for atom in known.atoms())
-    unsigned = any(atom.unsigned for monomial in known.terms for atom in monomial)
-    if element_type(value.type) != i32 or form.residual or changing or unsigned:
+    strides = [(stride.constant, greatest(coord)) for coord, stride in form.coords.items()]
+    terms, counter = dict(_before(form.constant, loop).terms), Atom(loop.induction_var)
+    factor, number = terms.pop((counter,), 0), terms.pop((), 0)
+    if element_type(value.type) != i32 or form.residual or not all(_is_known(monomial, loop) for monomial in terms):
         return None
-    ends = [stride.constant and stride.constant * greatest(coord) for coord, stride in form.coords.items()]
-    if None in ends:
+    ends = [stride * most for stride, most in strides if stride is not None]
+    if len(ends) < len(strides):
         return None
-    least, most = (number + sum(choose(end or 0, 0) for end in ends) for choose in (min, max))
-    return Sum(known - Poly.of(number), factor, least, most)
+    least, most = (number + sum(choose(end, 0) for end in ends) for choose in (min, max))
+    return Sum(tuple((atom.value, n) for (atom,), n in terms.items()), factor, least, most)
+
+
+def _is_known(monomial: Monomial, loop: ForOp) -> bool:
+    """Whether a product is one scalar of i32 that is known before a loop."""
+    if len(monomial) != 1 or monomial[0].unsigned:
+        return False
+    value = monomial[0].value
+    return value.type == i32 and value.owner is not loop.body.block and not is_made_inside(value, loop)
 
 
 def _before(poly: Poly, loop: ForOp) -> Poly:
@@ -183,10 +195,9 @@ def end_of_unmasked(b: Builder, plan: Unmasked, first: SSAValue, end: SSAValue) 
 def _value(b: Builder, side: Sum, counter: SSAValue | None, rest: int) -> SSAValue:
     """A sum at a counter, or without it (i64)."""
     total = b.number(rest, i64)
-    terms = [([b.make(ExtSIOp, [atom.value], i64) for atom in m], factor) for m, factor in side.known.terms.items()]
-    for factors, factor in [*terms, *([([counter], side.counter)] if counter is not None and side.counter else [])]:
-        product = functools.reduce(lambda one, other: b.binary(MulIOp, one, other), factors)
-        total = b.binary(AddIOp, total, b.binary(MulIOp, product, b.number(factor, i64)))
+    terms = [(b.make(ExtSIOp, [value], i64), factor) for value, factor in side.terms]
+    for value, factor in [*terms, *([(counter, side.counter)] if counter is not None and side.counter else [])]:
+        total = b.binary(AddIOp, total, b.binary(MulIOp, value, b.number(factor, i64)))
     return total
 
 

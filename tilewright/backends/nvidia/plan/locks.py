@@ -31,9 +31,9 @@ def order_locks(module: ModuleOp) -> None:
         module: tile IR, all calls inlined.
     """
     for function in FuncOp.all_of(module):
-        exchanges = [op for op in walk(function) if _is_exchange(op)]
-        if exchanges and _loads_what_it_stores(function):
-            for op in exchanges:
+        found = [op for op in walk(function) if _is_exchange(op)]
+        if found and _loads_what_it_stores(function):
+            for op in found:
                 op.properties["sem"] = StringAttr("acq_rel")
 
 
