@@ -57,7 +57,7 @@ def among(ops: Iterable[Operation | Block | None], *kinds: type[Operation]) -> l
     return [op for op in ops if isinstance(op, kinds)]
 
 
-def holds(root: Operation | Region | Block, *kinds: type[Operation]) -> bool:
+def contains(root: Operation | Region | Block, *kinds: type[Operation]) -> bool:
     """Whether a piece of IR is, or holds, an operation of one of some classes."""
     return any(isinstance(op, kinds) for op in walk(root))
 

@@ -37,7 +37,7 @@ from tilewright.ir.effect_traits import is_atomic, is_plain_read, is_plain_write
 from tilewright.ir.op import location_of
 from tilewright.ir.types import i8, i32, i64, pointee_bytes, pointer_type, shape_of
 from tilewright.ir.values import is_tile
-from tilewright.ir.walk import every, holds, walk
+from tilewright.ir.walk import contains, every, walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicStoreOp, exchanges
 from tilewright.ops.check import MOST_DIMS, MOST_SHOWN, CheckOp
 from tilewright.ops.constant import ConstantOp
@@ -164,7 +164,7 @@ def access_kind(op: Operation) -> str:
 
 def waits_for_programs(kernel: FuncOp) -> bool:
     """Whether atomics may order what programs do: one waits in a loop, or acquires what another has released."""
-    if holds(kernel, WhileOp):
+    if contains(kernel, WhileOp):
         return True
     for op in walk(kernel):
         asked = is_atomic(op) and op.results and any(True for _ in op.results[0].uses)
@@ -175,7 +175,7 @@ def waits_for_programs(kernel: FuncOp) -> bool:
 
 def atomics_that_decide(kernel: FuncOp) -> list[Operation]:
     """Atomics whose results are used: a program may do something else if it comes first. None where programs wait."""
-    if holds(kernel, WhileOp):  # it may wait for a program that comes before it
+    if contains(kernel, WhileOp):  # it may wait for a program that comes before it
         return []
     return [op for op in walk(kernel) if is_atomic(op) and op.results and any(True for _ in op.results[0].uses)]
 
@@ -213,7 +213,7 @@ class _Adder:
         self.slots: dict[SSAValue, int] = {value: slot for slot, value in enumerate(self.entry.args)}
         self.accesses = accesses_of(kernel)
         self.homes = {op: homes_of(op.operands[0]) for op in self.accesses}
-        self.waits = holds(kernel, WhileOp)
+        self.waits = contains(kernel, WhileOp)
         self._read_and_written(shared)
 
     def _read_and_written(self, shared: bool) -> None:

@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import holds, walk
+from tilewright.ir.walk import contains, walk
 from tilewright.loops.dot_loops import DotSum, normalize_dot_loops
 from tilewright.loops.sink_prefetched_loads import sink_prefetched_loads
 from tilewright.ops.control import ForOp, IfOp
@@ -57,14 +57,14 @@ def _may_gain(op: Operation) -> bool:
         return _is_between_dots(op)
     if isinstance(op, ForOp):
         ahead = any(is_tile(value) and isinstance(defining_op(value), LoadOp) for value in op.yielded)
-        return (ahead or isinstance(op.parent_op(), ForOp)) and holds(op, DotOp)
+        return (ahead or isinstance(op.parent_op(), ForOp)) and contains(op, DotOp)
     return isinstance(op, DotOp) and isinstance(op.c.owner, DotOp)
 
 
 def _is_between_dots(branch: IfOp) -> bool:
     """Whether a branch is a part of an iteration that multiplies: elsewhere a branch saves what its sides load."""
     loop = branch.parent_op()
-    return isinstance(loop, ForOp) and holds(loop, DotOp)
+    return isinstance(loop, ForOp) and contains(loop, DotOp)
 
 
 def _is_worth_a_loop(found: DotSum) -> bool:

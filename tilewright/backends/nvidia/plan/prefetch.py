@@ -32,7 +32,7 @@ from tilewright.ir.effect_traits import is_without_effects, mask_of
 from tilewright.ir.traits import is_collective
 from tilewright.ir.types import bit_width, element_type, is_pointer, shape_of
 from tilewright.ir.values import users_of
-from tilewright.ir.walk import among, enclosing, every, holds, walk
+from tilewright.ir.walk import among, contains, enclosing, every, walk
 from tilewright.layouts.access import unique_registers
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.tile import transpose_tile
@@ -193,7 +193,7 @@ def _is_large(load: Load) -> bool:
     loop = load.parent_op()
     if not isinstance(load, LoadOp) or not isinstance(loop, ForOp) or words_of(load) <= tuning.DOUBLE_BUFFER_WORDS:
         return False
-    return not holds(loop, DotOp, WarpGroupDotOp)
+    return not contains(loop, DotOp, WarpGroupDotOp)
 
 
 def may_write(op: Operation) -> bool:

@@ -24,7 +24,7 @@ from tilewright.base.decision import Answer, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import i32
-from tilewright.ir.walk import every, holds
+from tilewright.ir.walk import contains, every
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddIOp, DivSIOp, DivUIOp, MaxSIOp, MinSIOp, MulIOp, SelectOp, SubIOp
@@ -45,7 +45,7 @@ def start_longest_first(module: ModuleOp, decisions: Decisions) -> None:
     """
     for function in FuncOp.all_of(module):
         if function.is_kernel:
-            loops = [op for op in every(function, ForOp) if holds(op, DotOp)]
+            loops = [op for op in every(function, ForOp) if contains(op, DotOp)]
             for axis in sorted({_axis(op) for op in every(function, GetProgramIdOp)} if loops else ()):
                 grown = [(loop, _growth_of(loop, axis)) for loop in loops]
                 longer = next((loop for loop, growth in grown if growth == 1), None)
