@@ -292,11 +292,8 @@ class AffineAnalysis:
         return rule if rule is not None and bit_width(element_type(value.type)) >= 32 else None
 
     def _integer(self, value: SSAValue, index: Index) -> Form:
-        known = constant_of(value)
-        if isinstance(known, int):
-            return Form(Poly.of(known))
-        if not is_tile(value):
-            return Form(Poly.atom(value))
+        if not is_tile(value) or isinstance(constant_of(value), int):
+            return Form(scalar_poly(value))
         rule = self._rule(value)
         found = rule(self, value, index) if rule is not None else None
         return self._in_runs(value, index) if found is None else found
