@@ -43,6 +43,7 @@ from tilewright.ops.elementwise import (
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.shape import JoinOp
 from tilewright.ops.signs import never_negative
+from tilewright.ops.spec import ring_of
 
 
 class Atom(NamedTuple):
@@ -105,6 +106,9 @@ class Poly:
 
     def __neg__(self) -> Poly:
         return Poly({m: -c for m, c in self.terms.items()})
+
+    def __sub__(self, other: Poly) -> Poly:
+        return self + -other
 
     def __mul__(self, other: Poly) -> Poly:
         if other.terms == _ONE or not self.terms:
@@ -192,7 +196,10 @@ class PointerForm:
     tile: tuple[SSAValue, Index] | None = None
 
 
-ARITHMETIC = (AddIOp, SubIOp, MulIOp, ExtSIOp)  # of integers, which polynomials are made of
+def scalar_poly(value: SSAValue) -> Poly:
+    """A scalar as the number that it is, or as itself."""
+    known = constant_of(value)
+    return Poly.of(known) if isinstance(known, int) else Poly.atom(value)
 
 
 def expanded(poly: Poly) -> Poly:
@@ -201,18 +208,14 @@ def expanded(poly: Poly) -> Poly:
 
     def operands(value: SSAValue) -> Sequence[SSAValue]:
         op = defining_op(value)
-        return operands_of(op) if isinstance(op, ARITHMETIC) else ()
+        return operands_of(op) if op is not None and ring_of(op) is not None else ()
 
     def made_of(value: SSAValue) -> Poly:
-        number, op = constant_of(value), defining_op(value)
+        number, compute = constant_of(value), ring_of(defining_op(value))
         if isinstance(number, int):
             return Poly.of(number)
-        if not isinstance(op, ARITHMETIC):
-            return Poly.atom(value)
-        first, *rest = (known[operand] for operand in operands_of(op))
-        if isinstance(op, MulIOp):
-            return first * rest[0]
-        return first + (rest[0] if isinstance(op, AddIOp) else -rest[0]) if rest else first
+        parts = operands(value)
+        return Poly.atom(value) if compute is None else compute(*[known[part] for part in parts])
 
     total = ZERO
     for monomial, coefficient in poly.terms.items():
@@ -289,11 +292,8 @@ class AffineAnalysis:
         return rule if rule is not None and bit_width(element_type(value.type)) >= 32 else None
 
     def _integer(self, value: SSAValue, index: Index) -> Form:
-        known = constant_of(value)
-        if isinstance(known, int):
-            return Form(Poly.of(known))
-        if not is_tile(value):
-            return Form(Poly.atom(value))
+        if not is_tile(value) or isinstance(constant_of(value), int):
+            return Form(scalar_poly(value))
         rule = self._rule(value)
         found = rule(self, value, index) if rule is not None else None
         return self._in_runs(value, index) if found is None else found

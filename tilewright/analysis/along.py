@@ -7,21 +7,18 @@ arange(0, 2)[None, :, None]          along dim 1:   0, 1
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.ir.values import defining_op, property_int
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
-from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.creation import MakeRangeOp
-from tilewright.ops.elementwise import AddIOp, MulIOp, SubIOp, XOrIOp
-
-_KNOWN: Mapping[type[Operation], Callable[[int, int], int]] = {
-    AddIOp: operator.add, SubIOp: operator.sub, MulIOp: operator.mul, XOrIOp: operator.xor,
-}  # fmt: skip
+from tilewright.ops.elementwise import AddIOp, MulIOp, XOrIOp
+from tilewright.ops.reduce import ReduceOp, single_operation
+from tilewright.ops.spec import ring_of
 
 
 def values_along(value: SSAValue, axis: int) -> Sequence[int] | None:
@@ -43,24 +40,25 @@ def values_along(value: SSAValue, axis: int) -> Sequence[int] | None:
     if isinstance(op, ExpandDimsOp):
         at = property_int(op, "axis")
         return None if at == axis else values_along(op.operands[0], axis - (at < axis))
-    if isinstance(op, ExtSIOp):
-        return values_along(op.operands[0], axis)
-    if type(op) not in _KNOWN or op is None:
+    compute = operator.xor if isinstance(op, XOrIOp) else ring_of(op)
+    if compute is None or op is None:
         return None
-    sides = [values_along(operand, axis) for operand in op.operands]
-    if sides[0] is None or sides[1] is None:
+    sides = [side for operand in op.operands if (side := values_along(operand, axis)) is not None]
+    if len(sides) < len(op.operands):
         return None
-    made = [_KNOWN[type(op)](a, b) for a, b in zip(sides[0], sides[1], strict=True)]
+    made = [compute(*numbers) for numbers in zip(*sides, strict=True)]
     return made if all(abs(v) < 1 << bit_width(element_type(value.type)) - 1 for v in made) else None
 
 
-def chosen_of_two(total: Operation) -> tuple[SSAValue, int] | None:
+def chosen_of_two(total: ReduceOp) -> tuple[SSAValue, int] | None:
     """The tile, and the number of its element, that is the sum of two of which one is multiplied by zero.
 
     Args:
-        total: a `tt.reduce` that adds up one tile of integers.
+        total: any reduction; None of one that does not add up one tile of integers.
     """
     axis, product = property_int(total, "axis"), defining_op(total.operands[0])
+    if len(total.operands) != 1 or not isinstance(single_operation(total.combine.block), AddIOp):
+        return None
     if not isinstance(product, MulIOp) or shape_of(total.operands[0].type)[axis] != 2:
         return None
     for tile, mask in (product.operands, product.operands[::-1]):

@@ -13,9 +13,10 @@ from dataclasses import replace
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from tilewright.analysis.constants import constant_of
 from tilewright.analysis.solver import Facts
-from tilewright.ir.values import is_tile
-from tilewright.ops.constant import ConstantOp
+from tilewright.ir.values import is_tile, users_of
+from tilewright.ir.walk import among
 from tilewright.ops.control import ForOp, FuncOp
 from tilewright.ops.elementwise_base import CompareOp
 from tilewright.ops.facts import AxisFacts, of_argument, unknown
@@ -83,20 +84,17 @@ def _with_assumptions(value: SSAValue, facts: AxisFacts) -> AxisFacts:
     for use in value.uses:
         test = use.operation
         if isinstance(test, CompareOp) and use.index == 0 and _means_nonnegative(test):
-            users = [inner.operation for inner in test.result.uses]
-            if any(isinstance(user, AssumeOp) and user.parent_block() is block for user in users):
+            users = users_of(test.result)
+            if any(user.parent_block() is block for user in among(users, AssumeOp)):
                 return replace(facts, nonnegative=True)
     return facts
 
 
 def _means_nonnegative(test: CompareOp) -> bool:
     """Whether the left side of a comparison that holds is not negative."""
-    bound = test.rhs.owner
+    bound = constant_of(test.rhs)
     least = {"sge": 0, "sgt": -1}.get(test.attr_values()["predicate"])  # of integers: those of floats have other names
-    if least is None or not isinstance(bound, ConstantOp):
-        return False
-    number = bound.splat_value
-    return number is not None and number >= least
+    return least is not None and bound is not None and bound >= least
 
 
 class _ElementFacts(AxisAnalysis):

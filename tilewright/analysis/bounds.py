@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly, expanded, zero_extended
 from tilewright.analysis.elements import is_ragged, operand_indices
-from tilewright.analysis.index import CONST, Coord, Index
+from tilewright.analysis.index import Index, greatest
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.values import defining_op
@@ -115,10 +115,5 @@ def _always_negative(form: Form) -> bool:
         if by is None:
             return False
         if by > 0:
-            largest = largest + Poly.of(by * _most(coord))
+            largest = largest + Poly.of(by * greatest(coord))
     return (Poly.of(-1) + -largest).never_negative
-
-
-def _most(coord: Coord) -> int:
-    """A number that no value of a coordinate exceeds."""
-    return sum((field.lo if field.src == CONST else (1 << field.width) - 1) << field.pos for field in coord)

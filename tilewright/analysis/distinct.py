@@ -21,7 +21,7 @@ from tilewright.analysis.affine import AffineAnalysis, Poly, expanded
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import operand_indices
-from tilewright.analysis.index import CONST, Coord, Index, bits_of, identity, whole
+from tilewright.analysis.index import Coord, Index, bits_of, greatest, identity, whole
 from tilewright.analysis.origins import is_parameter
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import pointee_bytes, shape_of
@@ -29,7 +29,7 @@ from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.signs import never_negative
 
-Bounds = Mapping[Coord, frozenset[Poly]]
+Bounds = Mapping[Coord, tuple[Poly, ...]]
 """What coordinates are below where a mask holds; each of several bounds of one coordinate holds."""
 
 Condition = tuple[tuple[Poly, ...], ...]
@@ -87,7 +87,7 @@ def mask_bounds(masks: Sequence[tuple[SSAValue, Index]], analysis: AffineAnalysi
         masks: each at the index at which it is wanted.
         analysis: of the function.
     """
-    found: dict[Coord, set[Poly]] = {}
+    found: dict[Coord, dict[Poly, None]] = {}  # in order: what is emitted must not depend on where objects lie
     todo = [(value, at) for value, at in masks if is_tile(value) and constant_of(value) is None]
     while todo:
         value, at = todo.pop()
@@ -102,13 +102,13 @@ def mask_bounds(masks: Sequence[tuple[SSAValue, Index]], analysis: AffineAnalysi
             continue
         ((coord, stride),) = below.plan.coords.items()
         if stride.constant == 1:
-            found.setdefault(coord, set()).add(-below.plan.constant)
-    return {coord: frozenset(polys) for coord, polys in found.items()}
+            found.setdefault(coord, {})[-below.plan.constant] = None
+    return {coord: tuple(polys) for coord, polys in found.items()}
 
 
 def common(one: Bounds, other: Bounds) -> Bounds:
     """The bounds that two sets of elements have in common, which hold for the elements of both."""
-    return {coord: polys & other[coord] for coord, polys in one.items() if coord in other}
+    return {coord: tuple([p for p in polys if p in other[coord]]) for coord, polys in one.items() if coord in other}
 
 
 def _tell_elements(coords: Mapping[Coord, Poly], shape: Sequence[int]) -> bool:
@@ -123,7 +123,7 @@ def _tell_elements(coords: Mapping[Coord, Poly], shape: Sequence[int]) -> bool:
 
 def _ways(coords: Mapping[Coord, Poly], shape: Sequence[int], size: int, bounds: Bounds) -> Iterator[list[Poly]]:
     """For each order of the strides, and each choice of what coordinates are below: what must not be negative."""
-    strides = {coord: _length(stride) for coord, stride in coords.items()}
+    strides = {coord: _length(coords[coord]) for coord in sorted(coords)}  # in one order, wherever they come from
     fixed = sorted(coord for coord, s in strides.items() if s.constant is not None)
     fixed.sort(key=lambda coord: strides[coord].constant or 0)
     for order in itertools.permutations(strides):
@@ -147,8 +147,7 @@ def _length(stride: Poly) -> Poly:
 def _extents(coord: Coord, shape: Sequence[int], bounds: Bounds) -> list[Poly]:
     """Numbers that a coordinate is below."""
     whole_dims = [extent for dim, extent in enumerate(shape) if coord == whole(dim, extent)]
-    most = sum((field.lo if field.src == CONST else (1 << field.width) - 1) << field.pos for field in coord) + 1
-    extents = [Poly.of(whole_dims[0] if whole_dims else most)]
+    extents = [Poly.of(whole_dims[0] if whole_dims else greatest(coord) + 1)]
     for bound in bounds.get(coord, ()):
         known = _of_parameters(expanded(bound), up=True)
         extents += [each for each in dict.fromkeys([bound, known]) if each is not None and each not in extents]

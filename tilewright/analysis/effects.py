@@ -17,17 +17,16 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, Region, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.traits import EffectInstance, IsTerminator, MemoryEffectKind
 
-from tilewright.analysis.flow import sources_of
 from tilewright.analysis.origins import is_address
 from tilewright.base.location import Location
 from tilewright.ir.effect_traits import effects
 from tilewright.ir.op import location_of
 from tilewright.ir.values import operands_of
 from tilewright.ir.walk import walk
-from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ops.control import ControlOp, ForOp
 from tilewright.ops.function import CallOp, FuncOp, ReturnOp
 
 _K = TypeVar("_K")
@@ -173,9 +172,9 @@ def _origins(
 
 def _edges(op: Operation, accesses: Accesses, functions: Mapping[str, FuncOp]) -> Iterator[Edge]:
     """What flows where at `op`; loops go around through the edges of their carried values."""
-    if op.regions:
-        for value in (*op.results, *(argument for region in op.regions for argument in _arguments(region))):
-            yield from ((source, value) for source in sources_of(value) or ())
+    if isinstance(op, ControlOp):
+        for flow in op.flows():
+            yield from zip(flow.sources, flow.targets, strict=True)
     if isinstance(op, ForOp):
         yield from ((bound, op.induction_var) for bound in (op.lb, op.step))
     elif isinstance(op, CallOp):
@@ -184,7 +183,7 @@ def _edges(op: Operation, accesses: Accesses, functions: Mapping[str, FuncOp]) -
         for block in callee.body.blocks:
             if isinstance(block.last_op, ReturnOp):
                 yield from zip(block.last_op.operands, op.results, strict=True)
-    elif not isinstance(op, FuncOp | IfOp | WhileOp) and not (op.next_op is None and op.has_trait(IsTerminator)):
+    elif not isinstance(op, FuncOp | ControlOp) and not (op.next_op is None and op.has_trait(IsTerminator)):
         there = accesses.get(op)
         yield from _through(op, {effect.value for effect in there} if there else frozenset())
 
@@ -202,10 +201,6 @@ def _through(op: Operation, accessed: Set[object]) -> list[Edge]:
     addresses = [value for value in operands if is_address(value.type)]
     targets = [*op.results, *arguments]
     return [(source, target) for source in [*(addresses or operands), *yields] for target in targets]
-
-
-def _arguments(region: Region) -> Sequence[SSAValue]:
-    return region.block.args if len(region.blocks) == 1 else ()
 
 
 def _last(block: object) -> Operation:

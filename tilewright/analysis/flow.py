@@ -8,55 +8,37 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
-from tilewright.ops.control import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
+from tilewright.ops.control import ControlOp, ForOp
 
 
 def sources_of(value: SSAValue) -> list[SSAValue] | None:
     """The values that a result of a loop or branch, or what a loop carries, may be; None for any other value."""
-    if isinstance(value, OpResult):
-        return _of_result(value.op, value.index)
-    assert isinstance(value, BlockArgument)
-    loop, index = value.block.parent_op(), value.index
-    if isinstance(loop, ForOp) and index:
-        return [loop.iter_args[index - 1], _end(loop.body).operands[index - 1]]
-    if isinstance(loop, WhileOp):
-        if value.block is loop.before.block:
-            return [loop.inits[index], _end(loop.after).operands[index]]
-        return [_end(loop.before).operands[index + 1]]
-    return None
+    assert isinstance(value, OpResult | BlockArgument)
+    holder = value.op if isinstance(value, OpResult) else value.block.parent_op()
+    if not isinstance(holder, ControlOp):
+        return None
+    pairs = (pair for flow in holder.flows() for pair in zip(flow.sources, flow.targets, strict=True))
+    return [source for source, target in pairs if target is value] or None
+
+
+def carried_by(value: SSAValue) -> tuple[ForOp, int] | None:
+    """The for loop whose iterations hand on an argument of its body, and the number of that among what it carries."""
+    loop = value.block.parent_op() if isinstance(value, BlockArgument) else None
+    index = value.index if isinstance(value, BlockArgument) else 0
+    return (loop, index - 1) if isinstance(loop, ForOp) and index else None
+
+
+def counted_by(value: SSAValue) -> ForOp | None:
+    """The for loop whose counter a value is."""
+    loop = value.block.parent_op() if isinstance(value, BlockArgument) else None
+    return loop if isinstance(loop, ForOp) and loop.induction_var is value else None
 
 
 def targets_of(op: Operation, index: int) -> list[SSAValue] | None:
     """What operand number `index` of a loop or of a terminator in one may become; None for any other operation."""
-    if isinstance(op, ForOp):
-        return [op.results[index - 3], op.body.block.args[index - 2]] if index >= 3 else []
-    if isinstance(op, WhileOp):
-        return [op.before.block.args[index]]
-    parent = op.parent_op()
-    if isinstance(op, ConditionOp) and isinstance(parent, WhileOp):
-        return [parent.results[index - 1], parent.after.block.args[index - 1]] if index else []
-    if not isinstance(op, YieldOp):
+    holder = op if isinstance(op, ControlOp) else op.parent_op() if op.next_op is None else None
+    if not isinstance(holder, ControlOp):
         return None
-    if isinstance(parent, ForOp):
-        return [parent.results[index], parent.body.block.args[index + 1]]
-    if isinstance(parent, WhileOp):
-        return [parent.before.block.args[index]]
-    return [parent.results[index]] if isinstance(parent, IfOp) else None
-
-
-def _of_result(op: Operation, index: int) -> list[SSAValue] | None:
-    if isinstance(op, ForOp):
-        return [op.iter_args[index], _end(op.body).operands[index]]
-    if isinstance(op, IfOp):
-        return [_end(region).operands[index] for region in op.regions]
-    return [_end(op.before).operands[index + 1]] if isinstance(op, WhileOp) else None
-
-
-def _end(region: Region) -> Operation:
-    """The terminator of a region of one block."""
-    block: Block = region.block
-    last = block.last_op
-    assert last is not None
-    return last
+    return [flow.targets[index - flow.start] for flow in holder.flows() if flow.op is op and index >= flow.start]

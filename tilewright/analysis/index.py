@@ -184,6 +184,11 @@ def base_fields(coord: Coord) -> Coord:
     return tuple([field for field in coord if field.src != LANE])
 
 
+def greatest(coord: Coord) -> int:
+    """A number that no value of a coordinate exceeds."""
+    return sum((field.lo if field.src == CONST else (1 << field.width) - 1) << field.pos for field in coord)
+
+
 @functools.cache
 def sources(index: Index) -> frozenset[int]:
     """Loop numbers and `LANE` on which an index depends."""

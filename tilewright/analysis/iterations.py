@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import Atom, Poly, expanded
 from tilewright.analysis.constants import constant_of
+from tilewright.analysis.flow import carried_by
 from tilewright.analysis.scalar_evolution import replaced
-from tilewright.ir.values import defining_op, is_made_inside, operands_of
+from tilewright.ir.values import defining_op, is_made_inside, operands_of, users_of
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import AddIOp, CmpIOp, DivSIOp, DivUIOp, MinUIOp, MulIOp, SelectOp
 
@@ -110,14 +111,14 @@ def in_counters(poly: Poly) -> Poly:
 
 def _as_counted(value: SSAValue) -> Poly | None:
     """What a loop carries, as its first value and what iterations add to it."""
-    loop = value.owner.parent_op() if isinstance(value, BlockArgument) else None
-    if not isinstance(value, BlockArgument) or not isinstance(loop, ForOp) or value.index == 0 or not is_unit(loop):
+    loop, number = carried_by(value) or (None, 0)
+    if loop is None or not is_unit(loop):
         return None
-    gain = expanded(Poly.atom(loop.yielded[value.index - 1])) + -Poly.atom(value)
+    gain = expanded(Poly.atom(loop.yielded[number])) + -Poly.atom(value)
     body = loop.body.block
     if any(atom.owner is body or is_made_inside(atom, loop) for atom in gain.atoms()):
         return None
-    return Poly.atom(loop.iter_args[value.index - 1]) + gain * Poly.atom(loop.induction_var)
+    return Poly.atom(loop.iter_args[number]) + gain * Poly.atom(loop.induction_var)
 
 
 class Counter(NamedTuple):
@@ -146,7 +147,7 @@ def counter_of(loop: ForOp) -> Counter | None:
         end = _end(loop, first, step)
         if end is not None:
             owners = {value.owner for value in values}
-            parts = [use.operation for use in loop.induction_var.uses]
+            parts = users_of(loop.induction_var)
             alone = all(op in owners or all(use.operation in owners for use in op.results[0].uses) for op in parts)
             return Counter(first, end, step, values, alone and all(isinstance(op, AddIOp | MulIOp) for op in parts))
     return None

@@ -26,11 +26,11 @@ from tilewright.analysis.index import identity, whole
 from tilewright.analysis.inequalities import InfeasibleError, Linear, TooManyError, is_infeasible, least
 from tilewright.analysis.launch_space import Grid, LaunchSpace, Numbers, UnknownError
 from tilewright.base.decision import Yes
+from tilewright.ir.effect_traits import is_atomic, is_plain_read, is_plain_write
 from tilewright.ir.types import pointee_bytes, shape_of
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import IfOp
-from tilewright.ops.elementwise import AndIOp
 from tilewright.ops.function import FuncOp
 
 Extents = Mapping[int, tuple[int, int]]
@@ -44,12 +44,10 @@ class Access:
     Args:
         op: the operation; its first operand is the address.
         mask: of the access.
-        kind: "load", "store" or "atomic".
     """
 
     op: Operation
     mask: SSAValue | None
-    kind: str
 
 
 @dataclass(slots=True)
@@ -140,12 +138,8 @@ class LaunchProofs:
             op = defining_op(value)
             if op is None or constant_of(value) is not None:
                 continue
-            if isinstance(op, SplatOp):
-                todo.append((op.operands[0], ()))
-            elif is_conjunction(op) and is_tile(value):
+            if isinstance(op, SplatOp) or is_conjunction(op):
                 todo += operand_indices(value, at)  # type: ignore[arg-type]
-            elif isinstance(op, AndIOp):
-                todo += [(operand, ()) for operand in op.operands]
             else:
                 answer = below_zero(value, at, space.analysis, "", of_rows=True)  # type: ignore[arg-type]
                 if isinstance(answer, Yes):
@@ -173,14 +167,14 @@ class LaunchProofs:
             storages: number of each argument with that of the storage that it lies in.
         """
         for access in accesses:
-            why = self._elements_meet(access) if access.kind == "store" else ""
+            why = self._elements_meet(access) if is_plain_write(access.op) else ""
             if why:
                 return why
         if self.grid == (1, 1, 1):
             return ""
-        changes = [access for access in accesses if access.kind != "load"]
+        changes = [access for access in accesses if not is_plain_read(access.op)]
         for change, other in itertools.product(changes, accesses):
-            if change.kind == other.kind == "atomic":
+            if is_atomic(change.op) and is_atomic(other.op):
                 continue
             try:
                 why = self._pair(change, other, storages)

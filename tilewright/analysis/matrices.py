@@ -21,7 +21,7 @@ from tilewright.ir.decisions import describe_op
 from tilewright.ir.types import TilePointerType, element_type, ir_name, shape_of
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import ExpandDimsOp, SplatOp
-from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.memory import LoadOp, StoreOp, is_volatile
 from tilewright.ops.shape import ReshapeOp, TransOp
 
 _VIEWS = (ExpandDimsOp, ReshapeOp, TransOp)
@@ -76,7 +76,7 @@ def memory_operand(value: SSAValue, scratch: Container[SSAValue], analysis: Affi
     elem = ir_name(element_type(source.type))
     if elem == "i1" or elem.startswith("f8"):
         return No(f"{elem} is widened before it is multiplied")
-    if load.properties.get("isVolatile") is not None:
+    if is_volatile(load):
         return No("the load is volatile", load)
     answer = _matrix(load, elem, shape, index, load.operands[1:2], scratch, analysis)
     if isinstance(answer, Yes) and len(load.operands) > 2 and constant_of(load.operands[2]) != 0:

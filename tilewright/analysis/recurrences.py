@@ -10,7 +10,7 @@ from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.subjects import CONTRACTION, LOOP
 from tilewright.ir.types import element_type, is_float
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, SubFOp
@@ -19,15 +19,14 @@ from tilewright.ops.function import FuncOp
 
 def note_loops(function: FuncOp, decisions: Decisions) -> None:
     """Answer for every loop of a function how it runs, and why it is a contraction or none."""
-    for op in walk(function):
-        if isinstance(op, ForOp | WhileOp):
-            decisions.note(LOOP, op, how_it_runs(op))
-            decisions.note(CONTRACTION, op, contraction(op))
+    for op in every(function, ForOp, WhileOp):
+        decisions.note(LOOP, op, how_it_runs(op))
+        decisions.note(CONTRACTION, op, contraction(op))
 
 
 def how_it_runs(loop: ForOp | WhileOp) -> Answer[int]:
     """The number of iterations as far as it is known (-1), and what goes from one to the next."""
-    firsts = loop.iter_args if isinstance(loop, ForOp) else loop.operands
+    firsts = loop.firsts
     tiles = sum(map(is_tile, firsts))
     carried = f"; {tiles} tiles and {len(firsts) - tiles} scalars go on from one to the next" if firsts else ""
     if isinstance(loop, WhileOp):
@@ -56,6 +55,15 @@ def contraction(loop: ForOp | WhileOp) -> Answer[DotOp]:
     if last is not None:
         return No(f"what its iterations add is made by {describe_op(last)}, not by a dot", last)
     return No("what goes on is more than a sum", defining_op(end.operands[numbers[0]]))
+
+
+def carried_sum(dot: DotOp) -> int | None:
+    """Which of the values that its loop carries a dot adds to, and nobody else in the loop reads; None if none is."""
+    loop, uses = dot.parent_op(), list(dot.d.uses)
+    if not isinstance(loop, ForOp) or len(uses) != 1 or uses[0].operation is not loop.body.block.last_op:
+        return None
+    argument = loop.carried[uses[0].index]
+    return uses[0].index if dot.c is argument and argument.has_one_use() else None
 
 
 def _added(value: SSAValue, carried: SSAValue) -> Operation | None:

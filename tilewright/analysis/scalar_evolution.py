@@ -11,13 +11,12 @@ from collections.abc import Mapping
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import ARITHMETIC, Poly
+from tilewright.analysis.affine import Poly, scalar_poly
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.types import is_integer
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.control import ForOp
-from tilewright.ops.elementwise import AddIOp, MulIOp
+from tilewright.ops.spec import ring_of
 
 
 class ScalarEvolution:
@@ -61,7 +60,7 @@ class ScalarEvolution:
         last = self.body.last_op
         assert last is not None
         counter = self.body.args[0]
-        out: dict[SSAValue, Poly] = {counter: Poly.atom(counter) + self._scalar(self.loop.step)}
+        out: dict[SSAValue, Poly] = {counter: Poly.atom(counter) + scalar_poly(self.loop.step)}
         for argument, value in zip(self.body.args[1:], last.operands, strict=True):
             if not is_tile(argument):
                 advanced = self._expanded(value)
@@ -70,10 +69,6 @@ class ScalarEvolution:
                 out[argument] = advanced
         return out
 
-    def _scalar(self, value: SSAValue) -> Poly:
-        known = constant_of(value)
-        return Poly.of(known) if isinstance(known, int) else Poly.atom(value)
-
     def _expanded(self, value: SSAValue) -> Poly | None:
         """A scalar as a polynomial in the loop's arguments and in scalars that no arithmetic here computes."""
         found = self._known.get(value)
@@ -81,17 +76,12 @@ class ScalarEvolution:
             return found
         op = defining_op(value)
         if op is None or constant_of(value) is not None:
-            return self._scalar(value)
-        parts = [self._expanded(operand) for operand in op.operands] if isinstance(op, ARITHMETIC) else [None]
-        if None in parts:  # opaque: fine if it is computed before the loop
-            return None if self._inside(value) else self._scalar(value)
-        known = [part for part in parts if part is not None]
-        if isinstance(op, ExtSIOp):
-            made = known[0]
-        elif isinstance(op, MulIOp):
-            made = known[0] * known[1]
-        else:
-            made = known[0] + (known[1] if isinstance(op, AddIOp) else -known[1])
+            return scalar_poly(value)
+        compute = ring_of(op)
+        parts = [None] if compute is None else [self._expanded(operand) for operand in op.operands]
+        if compute is None or None in parts:  # opaque: fine if it is computed before the loop
+            return None if self._inside(value) else scalar_poly(value)
+        made: Poly = compute(*parts)
         self._known[value] = made
         return made
 

@@ -11,18 +11,11 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.ir.types import shape_of
-from tilewright.ir.values import property_int
+from tilewright.analysis.flow import targets_of
+from tilewright.ir.effect_traits import is_atomic, may_write
 from tilewright.ops.atomic import AtomicRMWOp
-from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
-from tilewright.ops.control import ForOp, IfOp, YieldOp
-from tilewright.ops.dot import DotOp
-from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.memory import LoadOp, StoreOp
-from tilewright.ops.reduce import ReduceOp
-from tilewright.ops.scan import ScanOp
-from tilewright.ops.shape import TransOp
-from tilewright.ops.spec import REGISTRY
+from tilewright.ops.spec import dims_of
 
 Part = tuple[SSAValue, int]
 
@@ -61,7 +54,7 @@ def slices_of(value: SSAValue, dim: int, apart: Collection[Operation] = ()) -> S
                     continue
                 following = None
             else:
-                following = _through(op, use.index, part)
+                following = goes_into(op, use.index, part[1])
             if following is None:
                 found.mixed = op
                 return found
@@ -71,45 +64,13 @@ def slices_of(value: SSAValue, dim: int, apart: Collection[Operation] = ()) -> S
     return found
 
 
-def _through(op: Operation, number: int, part: Part) -> list[Part] | None:
-    """The slices of results, and of what regions get, that an operand's slices make; None where they are mixed."""
-    value, dim = part
-    spec = REGISTRY.get(op.name)
-    if isinstance(op, LoadOp):
-        return None if "isVolatile" in op.properties else [(op.results[0], dim)]
-    if isinstance(op, (AddPtrOp, BroadcastOp)) or (spec is not None and spec.elementwise):
-        (result,) = op.results
-        return [(result, dim)] if shape_of(result.type)[dim : dim + 1] == shape_of(value.type)[dim : dim + 1] else None
-    if isinstance(op, ExpandDimsOp):
-        return [(op.results[0], dim + (property_int(op, "axis") <= dim))]
-    if isinstance(op, TransOp):
-        order = [int(n) for n in op.properties["order"].get_values()]  # type: ignore[attr-defined]
-        return [(op.results[0], order.index(dim))]
-    if isinstance(op, DotOp):
-        return _of_product(op, number, part)
-    if isinstance(op, ReduceOp):
-        axis = property_int(op, "axis")
-        return None if axis == dim else [(result, dim - (axis < dim)) for result in op.results]
-    if isinstance(op, ScanOp):
-        return None if property_int(op, "axis") == dim else [(result, dim) for result in op.results]
-    return _of_control(op, number, dim)
-
-
-def _of_product(op: DotOp, number: int, part: Part) -> list[Part] | None:
-    """Rows of A and columns of B are those of the result; the summed dim is not."""
-    value, dim = part
-    rank = len(shape_of(value.type))
-    summed = {0: rank - 1, 1: rank - 2}.get(number)
-    return None if dim == summed else [(op.d, dim)]
-
-
-def _of_control(op: Operation, number: int, dim: int) -> list[Part] | None:
-    """What loops and branches hand on."""
-    if isinstance(op, ForOp) and number >= 3:
-        return [(op.carried[number - 3], dim), (op.results[number - 3], dim)]
-    around = op.parent_op()
-    if isinstance(op, YieldOp) and isinstance(around, ForOp):
-        return [(around.carried[number], dim), (around.results[number], dim)]
-    if isinstance(op, YieldOp) and isinstance(around, IfOp):
-        return [(around.results[number], dim)]
-    return None
+def goes_into(op: Operation, number: int, dim: int) -> list[Part] | None:
+    """What an operation makes of the rows along a dim of an operand, each of one row; None where it mixes them."""
+    dims = dims_of(op)
+    if dims is None:
+        targets = targets_of(op, number)
+        return None if targets is None else [(target, dim) for target in targets]
+    name = dims.operands[number][dim]
+    if may_write(op) or is_atomic(op) or name in dims.met or not all(name in names for names in dims.results):
+        return None
+    return [(result, names.index(name)) for result, names in zip(op.results, dims.results, strict=True)]

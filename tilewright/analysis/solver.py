@@ -11,8 +11,8 @@ A lattice supplies `join` through its elements and the transfer function of each
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
@@ -68,12 +68,9 @@ class Facts(Generic[_E]):
 
     def _walk(self, block: Block) -> None:
         for op in operations(block):
-            if isinstance(op, ForOp):
-                self._for(op)
-            elif isinstance(op, IfOp):
-                self._if(op)
-            elif isinstance(op, WhileOp):
-                self._while(op)
+            rule = _CONTROL.get(type(op))
+            if rule is not None:
+                rule(self, op)
             elif op.results:
                 self._set(op.results, self._analysis.transfer(op, self._all(operands_of(op))))
 
@@ -117,3 +114,10 @@ def _yielded(block: Block) -> Sequence[SSAValue]:
     last = block.last_op
     assert last is not None
     return last.operands[1:] if isinstance(last, ConditionOp) else last.operands
+
+
+_CONTROL: dict[type[Operation], Callable[[Facts[Any], Any], None]] = {
+    ForOp: Facts._for,
+    IfOp: Facts._if,
+    WhileOp: Facts._while,
+}

@@ -31,11 +31,15 @@ def is_invariant(value: SSAValue, seen: dict[SSAValue, bool] | None = None) -> b
 
 def scalar_of(value: SSAValue) -> SSAValue | int | None:
     """The scalar, or the number, that every element of a tile is; None if it is not known."""
-    op = defining_op(value)
-    while isinstance(op, (BroadcastOp, ExpandDimsOp)):
-        value = op.operands[0]
-        op = defining_op(value)
-    known = constant_of(value)
+    value = unrepeated(value)
+    op, known = defining_op(value), constant_of(value)
     if isinstance(known, int):
         return known
     return op.operands[0] if isinstance(op, SplatOp) else None
+
+
+def unrepeated(value: SSAValue) -> SSAValue:
+    """The smaller tile that a tile repeats, or itself."""
+    while isinstance(op := defining_op(value), (BroadcastOp, ExpandDimsOp)):
+        value = op.operands[0]
+    return value

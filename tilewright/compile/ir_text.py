@@ -8,7 +8,7 @@ from xdsl.ir import Attribute
 from tilewright.base.errors import TilewrightError, UnsupportedError
 from tilewright.frontend import ordered
 from tilewright.ir.types import TilePointerType, dtype_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.function import FuncOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
@@ -40,8 +40,8 @@ def _public_function(module: ModuleOp) -> FuncOp:
 
 def refuse_effects(module: ModuleOp) -> None:
     """Raise UnsupportedError for reductions and scans that print or assert: the front end makes loops of these."""
-    for op in walk(module):
-        if isinstance(op, (ReduceOp, ScanOp)) and ordered.has_effects(op.regions[0]):
+    for op in every(module, ReduceOp, ScanOp):
+        if ordered.has_effects(op.regions[0]):
             raise UnsupportedError(
                 f"{op.name} with a function that prints or asserts is not compiled from text",
                 hint="compile the kernel from its Python source, or take the print out of the text",

@@ -19,7 +19,7 @@ from xdsl.ir import Region
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType
 from tilewright.ir.types import dtype_of, element_type, shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import contains
 from tilewright.ops.broadcast import splat_to
 from tilewright.ops.builtin import Emitter
 from tilewright.ops.control import ForOp, YieldOp
@@ -35,7 +35,7 @@ Tensors = Sequence[tensor]
 
 def has_effects(body: Region) -> bool:
     """Whether the function of a reduction or scan prints or asserts."""
-    return any(isinstance(op, (PrintOp, AssertOp)) for op in walk(body))
+    return contains(body, PrintOp, AssertOp)
 
 
 def combine_in_order(b: Any, operands: Sequence[Any], attrs: Any, body: Region, *, scan: bool) -> tuple[Any, ...]:

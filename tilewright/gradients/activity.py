@@ -15,16 +15,15 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.analysis.flow import sources_of
 from tilewright.analysis.origins import origins_of
 from tilewright.base.errors import NotDifferentiableError
 from tilewright.base.location import Location
 from tilewright.ir.effect_traits import access_of
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, is_float
-from tilewright.ir.walk import ancestors, walk
-from tilewright.ops.atomic import AtomicRMWOp
-from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ir.walk import among, enclosing, walk
+from tilewright.ops.atomic import AtomicRMWOp, adds
+from tilewright.ops.control import ControlOp, ForOp, WhileOp
 from tilewright.ops.function import CallOp, FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.spec import NoGradient, spec_of
@@ -116,7 +115,7 @@ def _find_homes(found: Activity, ops: list[Operation], wanted: frozenset[SSAValu
             )
     for home, writers in stores.items():
         floats = [op for op in writers if is_float(element_type(op.operands[1].type))]
-        plain = [op for op in floats if isinstance(op, StoreOp)]
+        plain = among(floats, StoreOp)
         if floats:
             found.outputs.add(home)
         if len(plain) > 1 or (plain and len(floats) > 1) or any(_is_repeated(op) for op in plain):
@@ -137,7 +136,7 @@ def _refuse_unknown(op: Operation, origins: frozenset[SSAValue] | None, wanted: 
 
 def _is_repeated(op: Operation) -> bool:
     """Whether an operation stands in a loop."""
-    return any(isinstance(parent, ForOp) for parent in ancestors(op))
+    return enclosing(op, ForOp) is not None
 
 
 def _spread(found: Activity, ops: list[Operation], wanted: frozenset[SSAValue]) -> None:
@@ -149,9 +148,9 @@ def _spread(found: Activity, ops: list[Operation], wanted: frozenset[SSAValue]) 
             if isinstance(op, LoadOp):
                 varies = found.homes.get(op) in wanted or any(v in found.varied for v in op.operands[1:])
                 _note(found, list(op.results) if varies else [])
-            elif isinstance(op, ForOp | IfOp):
-                values = [*op.results, *(op.carried if isinstance(op, ForOp) else ())]
-                _note(found, [v for v in values if any(s in found.varied for s in sources_of(v) or ())])
+            elif isinstance(op, ControlOp):
+                handed = (pair for flow in op.flows() for pair in zip(flow.sources, flow.targets, strict=True))
+                _note(found, [target for source, target in handed if source in found.varied])
             elif any(operand in found.varied for operand in op.operands):
                 _note(found, list(op.results))
 
@@ -165,9 +164,8 @@ def _refuse_effects(found: Activity, op: Operation, wanted: frozenset[SSAValue])
     access = access_of(op)
     if access is not None and access.atomic:
         used = any(result.first_use is not None for result in op.results)
-        adds = isinstance(op, AtomicRMWOp) and op.attr_values()["atomic_rmw_op"] in ("fadd", "add")
         varies = any(operand in found.varied for operand in op.operands[1:])
-        if used or (varies and not adds) or (not isinstance(op, AtomicRMWOp) and found.homes.get(op) in wanted):
+        if used or (varies and not adds(op)) or (not isinstance(op, AtomicRMWOp) and found.homes.get(op) in wanted):
             raise refusal(
                 op,
                 "no gradient flows through this atomic operation: what it gives depends on the order of programs",

@@ -16,8 +16,9 @@ is kept by the loop that goes forward (`tape.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator
@@ -109,18 +110,21 @@ class Emission:
         """Emit what a block computes, without what it does to memory."""
         for op in operations(block):
             self.b.location = op.location
-            if isinstance(op, ForOp):
-                self._forward_for(op, scope)
-            elif isinstance(op, IfOp):
-                self._forward_if(op, scope)
-            elif isinstance(op, LoadOp) and op.mask is not None and op.other is None:
-                self._forward_masked(op, scope)
-            elif isinstance(op, LoadOp) or (not op.has_trait(IsTerminator) and is_without_effects(op)) or _combines(op):
-                made = self.b.append(op.clone(dict(scope.values)))
-                scope.values.update(zip(op.results, made.results, strict=True))
+            rule = _FORWARD.get(type(op))
+            if rule is not None:
+                rule(self, op, scope)
+            elif (not op.has_trait(IsTerminator) and is_without_effects(op)) or _combines(op):
+                self._again(op, scope)
 
-    def _forward_masked(self, op: LoadOp, scope: Scope) -> None:
-        """A load that leaves lanes undefined: here they are 0, as products of gradients have sums over all lanes."""
+    def _again(self, op: Operation, scope: Scope) -> None:
+        made = self.b.append(op.clone(dict(scope.values)))
+        scope.values.update(zip(op.results, made.results, strict=True))
+
+    def _forward_load(self, op: LoadOp, scope: Scope) -> None:
+        """Where it leaves lanes undefined they are 0 here, as products of gradients have sums over all lanes."""
+        if op.mask is None or op.other is not None:
+            self._again(op, scope)
+            return
         type_ = op.results[0].type
         operands = [scope.values[operand] for operand in op.operands]
         if is_float(element_type(type_)):
@@ -171,16 +175,8 @@ class Emission:
         """Emit the gradients of a block that has been emitted forward in this scope."""
         for op in reversed(operations(block)):
             self.b.location = op.location
-            if isinstance(op, ForOp):
-                self._backward_for(op, scope, adjoints)
-            elif isinstance(op, IfOp):
-                self._backward_if(op, scope, adjoints)
-            elif isinstance(op, LoadOp):
-                self._backward_load(op, scope, adjoints)
-            elif isinstance(op, StoreOp | AtomicRMWOp):
-                self._backward_store(op, scope, adjoints)
-            elif not op.has_trait(IsTerminator):
-                self._backward_op(op, scope, adjoints)
+            if not op.has_trait(IsTerminator):
+                _BACKWARD.get(type(op), Emission._backward_op)(self, op, scope, adjoints)
 
     def _backward_op(self, op: Operation, scope: Scope, adjoints: Adjoints) -> None:
         grads = tuple(adjoints.take(result) for result in op.results)
@@ -308,6 +304,20 @@ class Emission:
             for block in region.blocks
             for inner in block.walk()
         )
+
+
+_FORWARD: dict[type[Operation], Callable[[Emission, Any, Scope], None]] = {
+    ForOp: Emission._forward_for,
+    IfOp: Emission._forward_if,
+    LoadOp: Emission._forward_load,
+}
+_BACKWARD: dict[type[Operation], Callable[[Emission, Any, Scope, Adjoints], None]] = {
+    ForOp: Emission._backward_for,
+    IfOp: Emission._backward_if,
+    LoadOp: Emission._backward_load,
+    StoreOp: Emission._backward_store,
+    AtomicRMWOp: Emission._backward_store,
+}
 
 
 def _yielded(region: Region) -> Sequence[SSAValue]:

@@ -100,6 +100,18 @@ def is_atomic(op: Operation) -> bool:
     return access is not None and access.atomic
 
 
+def is_plain_read(op: Operation) -> bool:
+    """Whether `op` is an access that only reads, and is no atomic."""
+    access = access_of(op)
+    return access is not None and not access.writes and not access.atomic
+
+
+def is_plain_write(op: Operation) -> bool:
+    """Whether `op` is an access that writes, and is no atomic."""
+    access = access_of(op)
+    return access is not None and access.writes and not access.atomic
+
+
 def may_write(op: Operation) -> bool:
     """Whether `op` itself, without its regions, may write what others see: memory, or the output of the process."""
     return not op.regions and any(effect.kind is _WRITE for effect in effects(op) or ())

@@ -26,6 +26,11 @@ def operands_of(op: Operation) -> tuple[SSAValue, ...]:
     return op._operands
 
 
+def users_of(value: SSAValue) -> list[Operation]:
+    """The operations that use a value, once for each use."""
+    return [use.operation for use in value.uses]
+
+
 def is_tile(value: SSAValue) -> bool:
     """Whether `value` has a shape; scalars have none."""
     return type(value._type) is TensorType

@@ -6,12 +6,13 @@ Its iterators and properties cost more than what passes ask of most operations; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar, overload
 
-from xdsl.ir import Block, Operation, Region
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 Kind = TypeVar("Kind", bound=Operation)
+Other = TypeVar("Other", bound=Operation)
 
 
 def walk(root: Operation | Region | Block) -> Iterator[Operation]:
@@ -38,9 +39,32 @@ def walk(root: Operation | Region | Block) -> Iterator[Operation]:
             op = following
 
 
-def every(root: Operation | Region | Block, kind: type[Kind]) -> list[Kind]:
-    """The operations of a class in a piece of IR, in order; they may be moved and removed meanwhile."""
-    return [op for op in walk(root) if isinstance(op, kind)]
+@overload
+def every(root: Operation | Region | Block, kind: type[Kind], /) -> list[Kind]: ...
+@overload
+def every(root: Operation | Region | Block, kind: type[Kind], other: type[Other], /) -> list[Kind | Other]: ...
+def every(root: Operation | Region | Block, *kinds: type[Operation]) -> list[Any]:
+    """The operations of some classes in a piece of IR, in order; they may be moved and removed meanwhile."""
+    return [op for op in walk(root) if isinstance(op, kinds)]
+
+
+@overload
+def among(ops: Iterable[Operation | Block | None], kind: type[Kind], /) -> list[Kind]: ...
+@overload
+def among(ops: Iterable[Operation | Block | None], kind: type[Kind], other: type[Other], /) -> list[Kind | Other]: ...
+def among(ops: Iterable[Operation | Block | None], *kinds: type[Operation]) -> list[Any]:
+    """Those of some operations, or owners of values, that are of some classes."""
+    return [op for op in ops if isinstance(op, kinds)]
+
+
+def contains(root: Operation | Region | Block, *kinds: type[Operation]) -> bool:
+    """Whether a piece of IR is, or holds, an operation of one of some classes."""
+    return any(isinstance(op, kinds) for op in walk(root))
+
+
+def read_by(root: Operation) -> Iterator[SSAValue]:
+    """The operands of an operation and of those inside of it."""
+    return (operand for op in walk(root) for operand in op._operands)
 
 
 def ancestors(op: Operation) -> Iterator[Operation]:
@@ -49,6 +73,11 @@ def ancestors(op: Operation) -> Iterator[Operation]:
     while parent is not None:
         yield parent
         parent = parent.parent_op()
+
+
+def enclosing(op: Operation, *kinds: type[Kind]) -> Kind | None:
+    """The innermost operation of one of some classes around another."""
+    return next((parent for parent in ancestors(op) if isinstance(parent, kinds)), None)
 
 
 def operations(block: Block) -> list[Operation]:

@@ -23,14 +23,13 @@ from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.ranges import element_bytes
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.effect_traits import mask_of
+from tilewright.ir.effect_traits import is_plain_read, mask_of
 from tilewright.ir.op import location_of
 from tilewright.ir.walk import walk
 from tilewright.ops.function import FuncOp
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.check_overflow import arithmetic_below, bounds_of_loops
 from tilewright.passes.check_promises import promises_of
-from tilewright.passes.check_shadow import LOAD
 from tilewright.passes.check_spins import waiting_looks
 from tilewright.passes.checks import access_kind, accesses_of, atomics_that_decide, waits_for_programs
 
@@ -119,7 +118,7 @@ class Provable:
         self.name, self.names = request.name, [row[0] for row in specialization.leaves() if row[2] != "constexpr"]
         self.kernel = FuncOp.kernel_of(module)
         make_offsets_scalar(self.kernel, Decisions())
-        self.accesses = [Access(op, mask_of(op), access_kind(op)) for op in accesses_of(self.kernel)]
+        self.accesses = [Access(op, mask_of(op)) for op in accesses_of(self.kernel)]
         ends = [value for each in self.accesses for value in (each.op.operands[0], each.mask) if value is not None]
         self.arithmetic = arithmetic_below([*ends, *bounds_of_loops(walk(self.kernel))])
         self.waits = waits_for_programs(self.kernel)
@@ -128,8 +127,10 @@ class Provable:
 
     def _idle(self) -> frozenset[str]:
         """The checks for which the kernel has nothing to look at."""
-        stored = {home for each in self.accesses if each.kind != LOAD for home in homes_of(each.op.operands[0])}
-        loaded = {home for each in self.accesses if each.kind == LOAD for home in homes_of(each.op.operands[0])}
+        stored = {
+            home for each in self.accesses if not is_plain_read(each.op) for home in homes_of(each.op.operands[0])
+        }
+        loaded = {home for each in self.accesses if is_plain_read(each.op) for home in homes_of(each.op.operands[0])}
         found = {
             HINTS: promises_of(self.kernel),
             DEADLOCKS: waiting_looks(self.kernel),
@@ -163,7 +164,7 @@ class Provable:
         exact = not any(answer.why for answer in answers)  # proofs of addresses take it that no index wraps
         for access in self.accesses:
             why = proofs.stays_inside(access) if exact else "an index may wrap"
-            answers.append(Answer(BOUNDS, access.kind, _line(access.op), why))
+            answers.append(Answer(BOUNDS, access_kind(access.op), _line(access.op), why))
         why = "programs wait for each other" if self.waits else "an index may wrap"
         if exact and not self.waits:
             why = proofs.never_meet(self.accesses, storages)

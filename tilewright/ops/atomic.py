@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr, f32
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def, traits_def, var_operand_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -39,6 +39,7 @@ from tilewright.ir.types import (
     tile_type,
     with_element,
 )
+from tilewright.ops.dims import lanewise
 from tilewright.ops.memory import expect, load_elements, padded, pointee_tile, store_elements
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 
@@ -305,8 +306,18 @@ def _samples_store(rng: np.random.Generator) -> Iterable[Sample]:
     yield _bad(_ORDER, (_POINTERS, _FLOATS), "value of tt.atomic_store has type")
 
 
+def adds(op: Operation) -> bool:
+    """Whether an operation is an atomic sum."""
+    return isinstance(op, AtomicRMWOp) and op.attr_values()["atomic_rmw_op"] in ("add", "fadd")
+
+
+def exchanges(op: Operation) -> bool:
+    """Whether an operation writes a value in place of another, whatever that was."""
+    return isinstance(op, AtomicRMWOp) and op.attr_values()["atomic_rmw_op"] == "exch"
+
+
 def _spec(op: type[FlatOp], infer: Any, reference: Any, samples: Any, summary: str) -> None:
-    register(OpSpec(op, infer, reference, samples, summary=summary))
+    register(OpSpec(op, infer, reference, samples, summary=summary, dims=lanewise))
 
 
 _spec(AtomicRMWOp, _infer_rmw, _reference_rmw, _samples_rmw, "combine into memory, return the old value")

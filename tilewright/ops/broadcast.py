@@ -19,8 +19,10 @@ from tilewright.base.errors import LanguageTypeError, ShapeError
 from tilewright.ir.attrs import I32
 from tilewright.ir.traits import View
 from tilewright.ir.types import element_type, shape_of, tile_type
+from tilewright.ir.values import property_int
 from tilewright.ops import facts, folds, vjps
 from tilewright.ops.builtin import Emitter
+from tilewright.ops.dims import Dims, made
 from tilewright.ops.elementwise_base import ConversionOp, define, tile
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import tensor
@@ -113,6 +115,19 @@ def _repeat(call: Call, value: Array) -> Array:
     return np.broadcast_to(value, shape_of(call.result_types[0])).copy()
 
 
+def _broadcast_dims(op: ConversionOp) -> Dims:
+    """A dim that is repeated is another than the one of one element."""
+    source, target = shape_of(op.src.type), shape_of(op.result.type)
+    rank = len(target)
+    names = tuple(dim if source[dim] == target[dim] else rank + dim for dim in range(rank))
+    return Dims((names,), (tuple(range(rank)),))
+
+
+def _expand_dims(op: ConversionOp) -> Dims:
+    axis, rank = property_int(op, "axis"), len(shape_of(op.src.type))
+    return Dims((tuple(range(rank)),), ((*range(axis), rank, *range(axis, rank)),))
+
+
 register(
     OpSpec(
         SplatOp,
@@ -122,6 +137,7 @@ register(
         facts.splat,
         summary="one number in every element",
         vjp=vjps.splat,
+        dims=made,
     )
 )
 register(
@@ -134,6 +150,7 @@ register(
         folds.no_change,
         summary="a tile repeated along dimensions of size 1",
         vjp=vjps.broadcast,
+        dims=_broadcast_dims,
     )
 )
 register(
@@ -145,6 +162,7 @@ register(
         facts.expand_dims,
         summary="insert a dim of size 1",
         vjp=vjps.expand_dims,
+        dims=_expand_dims,
     )
 )
 

@@ -118,10 +118,11 @@ def _conversion(
     transfer: facts.Transfer = facts.lanewise,
     fold: folds.Fold | None = None,
     vjp: Vjp | NoGradient | None = None,
+    **slots: Any,
 ) -> type[ConversionOp]:
     cls = define(ToOp, f"arith.{name}", doc)
     infer = _infer_cast(cls.name, *kinds, relation)
-    register(OpSpec(cls, infer, reference, samples, transfer, fold, doc, elementwise=name, vjp=vjp))
+    register(OpSpec(cls, infer, reference, samples, transfer, fold, doc, elementwise=name, vjp=vjp, **slots))
     return cls
 
 
@@ -147,6 +148,7 @@ ExtSIOp = _conversion(
     ref.extend(ref.signed),
     _cast_samples(_WIDEN, ("i32", "i8", "wider")),
     facts.same,
+    ring=lambda value: value,
 )
 ExtUIOp = _conversion(
     "extui",

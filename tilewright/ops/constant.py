@@ -26,6 +26,7 @@ from tilewright.ir.attrs import Codec
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import bit_width, dtype_of, element_type, is_float, is_integer, shape_of
 from tilewright.ops import facts
+from tilewright.ops.dims import made
 from tilewright.ops.elementwise_base import tile
 from tilewright.ops.elementwise_reference import from_bits
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
@@ -290,5 +291,6 @@ register(
         _samples,
         _transfer,
         summary="a number, or a tile of numbers known at compile time",
+        dims=lambda op: made(op) if op.splat_value is not None else None,
     )
 )

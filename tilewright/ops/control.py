@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -44,6 +45,7 @@ from tilewright.ir.asm import (
 )
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import i1, is_integer
+from tilewright.ir.values import operands_of
 from tilewright.ops.function import (
     BranchOp,
     CallOp,
@@ -110,6 +112,54 @@ class ConditionOp(FlatOp):
             print_types(printer, [a.type for a in self.arguments])
 
 
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Values that become others where control flow goes from one block to the next, one each.
+
+    Args:
+        op: that hands them on: a loop before its first iteration, or the end of a region.
+        start: number of its first operand that goes on.
+        targets: what they become.
+    """
+
+    op: Operation
+    start: int
+    targets: Sequence[SSAValue]
+
+    @property
+    def sources(self) -> Sequence[SSAValue]:
+        return operands_of(self.op)[self.start :]
+
+
+class ControlOp(FlatOp):
+    """An operation whose regions are code of the kernel: a loop or a branch."""
+
+    def flows(self) -> list[Flow]:
+        """Where the values come from that its results and the arguments of its regions may be."""
+        raise NotImplementedError
+
+
+class LoopOp(ControlOp):
+    """A loop, which has values that go on from one iteration to the next."""
+
+    @property
+    def firsts(self) -> Sequence[SSAValue]:
+        """What the first iteration begins with."""
+        raise NotImplementedError
+
+    @property
+    def carried(self) -> Sequence[SSAValue]:
+        """What an iteration begins with, for each of `firsts`."""
+        raise NotImplementedError
+
+
+def _end(region: Region) -> Operation:
+    """The terminator of a region of one block."""
+    last = region.block.last_op
+    assert last is not None
+    return last
+
+
 def _parse_body(parser: Parser, args: Sequence[Parser.Argument] | None = None) -> Region:
     """A region whose `scf.yield` without operands may be left out of the text."""
     region = parser.parse_region(args)
@@ -154,7 +204,7 @@ def _verify_yield(op: TileOp, region: Region, expected: Sequence[Attribute]) -> 
 
 
 @irdl_op_definition
-class ForOp(FlatOp):
+class ForOp(LoopOp):
     """Counted loop; the body gets the counter and the carried values and yields their next values."""
 
     name = "scf.for"
@@ -174,6 +224,10 @@ class ForOp(FlatOp):
         return self.body.block.args[0]
 
     @property
+    def firsts(self) -> Sequence[SSAValue]:
+        return self.iter_args
+
+    @property
     def carried(self) -> Sequence[SSAValue]:
         """The body's arguments after the counter."""
         return self.body.block.args[1:]
@@ -181,9 +235,11 @@ class ForOp(FlatOp):
     @property
     def yielded(self) -> Sequence[SSAValue]:
         """What an iteration hands on, for each of `carried` its next value."""
-        last = self.body.block.last_op
-        assert last is not None
-        return last.operands
+        return _end(self.body).operands
+
+    def flows(self) -> list[Flow]:
+        last = _end(self.body)
+        return [Flow(op, start, to) for to in (self.results, self.carried) for op, start in ((self, 3), (last, 0))]
 
     @classmethod
     def parse(cls, parser: Parser) -> ForOp:
@@ -239,7 +295,7 @@ def _print_body(printer: Printer, region: Region, *, yields: bool) -> None:
 
 
 @irdl_op_definition
-class IfOp(FlatOp):
+class IfOp(ControlOp):
     """One of two bodies; with results, both yield them."""
 
     name = "scf.if"
@@ -248,6 +304,9 @@ class IfOp(FlatOp):
     then_region = region_def("single_block")
     else_region = region_def()
     traits = traits_def(RecursiveMemoryEffect(), RecursivelySpeculatable())
+
+    def flows(self) -> list[Flow]:
+        return [Flow(_end(region), 0, self.results) for region in self.regions if region.blocks]
 
     @classmethod
     def parse(cls, parser: Parser) -> IfOp:
@@ -282,7 +341,7 @@ class IfOp(FlatOp):
 
 
 @irdl_op_definition
-class WhileOp(FlatOp):
+class WhileOp(LoopOp):
     """Loop with a condition computed before each iteration."""
 
     name = "scf.while"
@@ -291,6 +350,19 @@ class WhileOp(FlatOp):
     before = region_def("single_block")
     after = region_def("single_block")
     traits = traits_def(RecursiveMemoryEffect())
+
+    @property
+    def firsts(self) -> Sequence[SSAValue]:
+        return self.inits
+
+    @property
+    def carried(self) -> Sequence[SSAValue]:
+        return self.before.block.args
+
+    def flows(self) -> list[Flow]:
+        asked = _end(self.before)
+        goes_on = [Flow(asked, 1, to) for to in (self.results, self.after.block.args)]
+        return [*goes_on, Flow(self, 0, self.carried), Flow(_end(self.after), 0, self.carried)]
 
     @classmethod
     def parse(cls, parser: Parser) -> WhileOp:
@@ -440,6 +512,6 @@ class condition:
 
 
 __all__ = [
-    "BranchOp", "CallOp", "CondBranchOp", "ConditionOp", "ForOp", "FuncOp", "IfOp", "PoisonOp", "ReturnOp",
-    "UnreachableOp", "WhileOp", "YieldOp", "condition", "range", "static_range",
+    "BranchOp", "CallOp", "CondBranchOp", "ConditionOp", "ControlOp", "Flow", "ForOp", "FuncOp", "IfOp", "LoopOp",
+    "PoisonOp", "ReturnOp", "UnreachableOp", "WhileOp", "YieldOp", "condition", "range", "static_range",
 ]  # fmt: skip

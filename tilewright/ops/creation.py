@@ -25,6 +25,7 @@ from tilewright.ops import facts
 from tilewright.ops.broadcast import checked_block, splat_to
 from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.casts import cast_to, dtype_hint
+from tilewright.ops.dims import made
 from tilewright.ops.elementwise_base import finish_parse, parse_attributes, print_types
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import Element, Operand, Size, constexpr, shape_ints, tensor, unwrap
@@ -79,6 +80,7 @@ register(
         _samples,
         facts.make_range,
         summary="consecutive integers",
+        dims=made,
     )
 )
 

@@ -31,6 +31,7 @@ from tilewright.ir.asm import (
 from tilewright.ir.attrs import BOOL, I32, I32_ARRAY, STR
 from tilewright.ir.effect_traits import AccessesAny
 from tilewright.ir.types import bit_width, element_type, i1, is_float, is_pointer, tile_type
+from tilewright.ops.dims import lanewise
 from tilewright.ops.function import infer_asked, infer_nothing
 from tilewright.ops.spec import Array, Call, NoGradient, OpSpec, Sample, register
 
@@ -227,7 +228,9 @@ def _samples_assert(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 register(OpSpec(PrintOp, infer_nothing, _reference_print, summary="print values"))
-register(OpSpec(AssertOp, _infer_assert, _reference_assert, _samples_assert, summary="fail unless all hold"))
+register(
+    OpSpec(AssertOp, _infer_assert, _reference_assert, _samples_assert, summary="fail unless all hold", dims=lanewise)
+)
 register(OpSpec(BarrierOp, infer_nothing, _reference_barrier, summary="wait for all threads of the program"))
 register(
     OpSpec(

@@ -31,6 +31,7 @@ from tilewright.ops import vjps
 from tilewright.ops.broadcast import checked_block
 from tilewright.ops.builtin import Emitter, builtin
 from tilewright.ops.casts import cast_to
+from tilewright.ops.dims import Dims
 from tilewright.ops.functions.shape import reshape_to
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 from tilewright.ops.values import Element, Operand, tensor, unwrap
@@ -168,7 +169,17 @@ def _samples_dot(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((zeros, zeros, zeros), (bad, bad, bad), error="not compatible for matmul")
 
 
-register(OpSpec(DotOp, _infer_dot, _reference_dot, _samples_dot, summary="matrix product of tiles", vjp=vjps.dot))
+def _dims(op: DotOp) -> Dims:
+    """Rows of A and columns of B are those of the sum."""
+    *batch, rows, columns = range(len(shape_of(op.d.type)))
+    summed = columns + 1
+    both = (*batch, rows, columns)
+    return Dims(((*batch, rows, summed), (*batch, summed, columns), both), (both,), frozenset((summed,)))
+
+
+register(
+    OpSpec(DotOp, _infer_dot, _reference_dot, _samples_dot, summary="matrix product of tiles", vjp=vjps.dot, dims=_dims)
+)
 
 
 # --- user function ------------------------------------------------------------------------------------------------

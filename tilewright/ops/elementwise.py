@@ -8,7 +8,9 @@ The language functions and operators that build them are in `operators.py` and `
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
@@ -66,6 +68,7 @@ def same_type_op(
     identity: Callable[[int], int | float] | None = None,
     idempotent: bool = False,
     vjp: Vjp | NoGradient | None = None,
+    **slots: Any,
 ) -> type[SameTypeOp]:
     """Define and register an op whose operands and result share one type.
 
@@ -81,11 +84,12 @@ def same_type_op(
         identity: the neutral element by number of bits, of an operation that is a monoid.
         idempotent: whether an element and itself make that element.
         vjp: gradient rule.
+        slots: further ones of the record.
     """
     cls = define(base, name, doc)
     monoid = None if identity is None else Monoid(identity, idempotent=idempotent)
-    spec = OpSpec(cls, infer_same(name, check), reference, samples, transfer, fold, doc, table_name(cls), monoid, vjp)
-    register(spec)
+    infer, known_as = infer_same(name, check), table_name(cls)
+    register(OpSpec(cls, infer, reference, samples, transfer, fold, doc, known_as, monoid, vjp, **slots))
     return cls
 
 
@@ -100,6 +104,7 @@ def _integer(
     fold: folds.Fold | None = None,
     identity: Callable[[int], int] | None = None,
     idempotent: bool = False,
+    **slots: Any,
 ) -> type[SameTypeOp]:
     samples = same_type_samples(2, INTEGERS, wrong="f32")
     return same_type_op(
@@ -113,6 +118,7 @@ def _integer(
         fold=fold,
         identity=identity,
         idempotent=idempotent,
+        **slots,
     )
 
 
@@ -163,10 +169,18 @@ def _most(bits: int) -> int:
 
 
 _ZERO = folds.unit(0)
-AddIOp = _integer("addi", "Integer sum; wraps.", _signed(np.add), facts.add, folds.unit(0, commutative=True), _zero)
-SubIOp = _integer("subi", "Integer difference; wraps.", _signed(np.subtract), facts.sub, _ZERO)
+AddIOp = _integer(
+    "addi", "Integer sum; wraps.", _signed(np.add), facts.add, folds.unit(0, commutative=True), _zero, ring=operator.add
+)
+SubIOp = _integer("subi", "Integer difference; wraps.", _signed(np.subtract), facts.sub, _ZERO, ring=operator.sub)
 MulIOp = _integer(
-    "muli", "Integer product; wraps.", _signed(np.multiply), facts.mul, folds.unit(1, commutative=True, zero=0), _one
+    "muli",
+    "Integer product; wraps.",
+    _signed(np.multiply),
+    facts.mul,
+    folds.unit(1, commutative=True, zero=0),
+    _one,
+    ring=operator.mul,
 )
 DivSIOp = _integer(
     "divsi", "Signed quotient toward zero; x / 0 is 0, MIN / -1 wraps.", _signed(ref.divide), facts.div, folds.unit(1)

@@ -27,6 +27,7 @@ from tilewright.ir.types import (
     tile_type,
 )
 from tilewright.ops import facts, folds
+from tilewright.ops.dims import lanewise
 from tilewright.ops.elementwise_base import (
     expect_kind,
     finish_parse,
@@ -114,5 +115,6 @@ register(
         facts.addptr,
         folds.no_offset,
         summary="pointer moved by a number of elements",
+        dims=lanewise,
     )
 )

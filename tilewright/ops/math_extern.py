@@ -21,6 +21,7 @@ from tilewright.ir.attrs import BOOL, STR, Codec
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import shape_of
 from tilewright.ops import facts, vjps
+from tilewright.ops.dims import lanewise
 from tilewright.ops.elementwise_base import finish_parse, parse_attributes, print_operands, tile
 from tilewright.ops.elementwise_samples import floats
 from tilewright.ops.math import OPS
@@ -119,5 +120,6 @@ register(
         facts.lanewise,
         summary="function of an external library, element by element",
         vjp=_vjp,
+        dims=lanewise,
     )
 )

@@ -43,6 +43,7 @@ from tilewright.ir.types import (
     tile_type,
     with_element,
 )
+from tilewright.ops import dims
 from tilewright.ops.facts import AxisFacts, lanewise, unknown
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 
@@ -280,5 +281,22 @@ def _samples_store(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((zeros, zeros, zeros), (pointers, values, tile_type((8,), i32)), error="mask of tt.store has type")
 
 
-register(OpSpec(LoadOp, _infer_load, _reference_load, _samples_load, _facts_load, summary="read memory, masked"))
-register(OpSpec(StoreOp, _infer_store, _reference_store, _samples_store, summary="write memory, masked"))
+def is_volatile(op: Operation) -> bool:
+    """Whether an operation is a load that has to be done as often as it is written, in its place."""
+    return "isVolatile" in op.properties
+
+
+register(
+    OpSpec(
+        LoadOp,
+        _infer_load,
+        _reference_load,
+        _samples_load,
+        _facts_load,
+        summary="read memory, masked",
+        dims=dims.lanewise,
+    )
+)
+register(
+    OpSpec(StoreOp, _infer_store, _reference_store, _samples_store, summary="write memory, masked", dims=dims.lanewise)
+)

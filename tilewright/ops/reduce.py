@@ -23,6 +23,7 @@ from tilewright.ir.traits import Collective
 from tilewright.ir.types import element_type, i32, shape_of, tile_type
 from tilewright.ops import vjps
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
+from tilewright.ops.dims import along
 from tilewright.ops.function import TerminatorOp, infer_nothing, register_control
 from tilewright.ops.functions.shape import expand_dims, flatten
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
@@ -112,6 +113,7 @@ register(
         _samples_reduce,
         summary="combine the elements along a dimension",
         vjp=vjps.reduce,
+        dims=lambda op: along(op, reduces=True),
     )
 )
 register_control(ReduceReturnOp, infer_nothing, "end of the body of a reduction")

@@ -21,6 +21,7 @@ from tilewright.ir.traits import Collective
 from tilewright.ir.types import i32, tile_type
 from tilewright.ops import vjps
 from tilewright.ops.builtin import Emitter, builtin
+from tilewright.ops.dims import along
 from tilewright.ops.function import TerminatorOp, infer_nothing, register_control
 from tilewright.ops.reduce import checked_axis, combine_region, common_shape, tiles_of
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
@@ -94,6 +95,7 @@ register(
         _samples_scan,
         summary="running combination along a dimension",
         vjp=vjps.scan,
+        dims=lambda op: along(op, reduces=False),
     )
 )
 register_control(ScanReturnOp, infer_nothing, "end of the body of a scan")

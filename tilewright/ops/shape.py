@@ -31,6 +31,7 @@ from tilewright.ir.attrs import I32_ARRAY, UNIT
 from tilewright.ir.traits import View
 from tilewright.ir.types import element_type, i32, shape_of, tile_type
 from tilewright.ops import facts, vjps
+from tilewright.ops.dims import Dims, lanewise
 from tilewright.ops.folds import Number
 from tilewright.ops.spec import Array, Call, OpSpec, Sample, register
 
@@ -334,6 +335,7 @@ _spec(
     _reference_trans,
     _samples_trans,
     "dimensions in another order",
+    dims=lambda op: Dims((tuple(range(len(op.attr_values()["order"]))),), (tuple(op.attr_values()["order"]),)),
     facts=facts.trans,
     fold=_fold_trans,
     vjp=vjps.trans,
@@ -351,4 +353,7 @@ _spec(
     SplitOp, _infer_split, _reference_split, _samples_split, "the halves of a last dimension of size 2", vjp=vjps.split
 )
 _spec(CatOp, _infer_cat, _reference_cat, _samples_pair, "two tiles one after the other", fold=_fold_pair, vjp=vjps.CAT)
-_spec(UnsplatOp, _infer_unsplat, _reference_unsplat, _samples_unsplat, "the only element of a tile", vjp=vjps.unsplat)
+_spec(
+    UnsplatOp, _infer_unsplat, _reference_unsplat, _samples_unsplat, "the only element of a tile",
+    vjp=vjps.unsplat, dims=lanewise,
+)  # fmt: skip

@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Operation
 
 from tilewright.base.errors import InternalError
 from tilewright.ir.op import TileOp
+from tilewright.ops.dims import Dims, lanewise
 
 Array = np.ndarray[Any, Any]
 Combine = Callable[..., tuple[Array, ...]]
@@ -130,6 +131,10 @@ class OpSpec:
         vjp: how gradients of the results become gradients of the operands: ``vjp(reverse) -> one for each operand``,
             with `ops.reverse.Reverse`, `None` for an operand that gets none; or why there is none. An operation on
             floats has one of the two, but for memory and control flow, which `gradients/` knows.
+        ring: of an operation on integers that is a sum, a difference, a product or a copy until it wraps: the same of
+            numbers of Python, or of anything else that can be added and multiplied.
+        dims: which dims of its tiles an operation goes through together: ``dims(op) -> Dims``, None where nothing is
+            to be said of them. Elementwise operations need none.
     """
 
     op: type[TileOp]
@@ -142,6 +147,8 @@ class OpSpec:
     elementwise: str = ""
     monoid: Monoid | None = None
     vjp: Vjp | NoGradient | None = None
+    ring: Callable[..., Any] | None = None
+    dims: Callable[[Any], Dims | None] | None = None
 
     @property
     def name(self) -> str:
@@ -162,6 +169,22 @@ def register(spec: OpSpec) -> OpSpec:
 def spec_of(op: Operation | type[Operation]) -> OpSpec:
     """The spec of an operation or op class."""
     return REGISTRY[op.name]
+
+
+def ring_of(op: Operation | None) -> Callable[..., Any] | None:
+    """What an operation computes of integers that do not wrap, in any ring; None of operations that are more."""
+    spec = None if op is None else REGISTRY.get(op.name)
+    return None if spec is None else spec.ring
+
+
+def dims_of(op: Operation) -> Dims | None:
+    """The names of the dims of the tiles of an operation; None where they are not known."""
+    spec = REGISTRY.get(op.name)
+    if spec is None:
+        return None
+    if spec.dims is not None:
+        return spec.dims(op)
+    return lanewise(op) if spec.elementwise and not op.regions else None
 
 
 def call_of(op: TileOp, **surroundings: Any) -> Call:

@@ -26,7 +26,7 @@ from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.folds import Number
 from tilewright.ops.shape import UnsplatOp
 from tilewright.ops.spec import REGISTRY, Call, OpSpec, spec_of
-from tilewright.passes.rewriting import erase, replace, value_before
+from tilewright.passes.rewriting import erase, replace, take_out_invariants, value_before
 
 
 def canonicalize(root: Operation) -> bool:
@@ -45,7 +45,7 @@ def _visit_block(block: Block) -> bool:
         after = op.next_op
         if op.regions:
             changed |= canonicalize(op)
-            changed |= isinstance(op, ForOp) and _take_out_invariants(op)
+            changed |= isinstance(op, ForOp) and take_out_invariants(op)
             decided, first = _decided(op)
             if decided:
                 after = first or after
@@ -53,17 +53,6 @@ def _visit_block(block: Block) -> bool:
         elif op.results:
             changed |= _simplify(op)
         op = after
-    return changed
-
-
-def _take_out_invariants(loop: ForOp) -> bool:
-    """Let what a loop carries and never changes be what it began with; says whether there was any."""
-    changed = False
-    for argument, first, given, result in zip(loop.carried, loop.iter_args, loop.yielded, loop.results, strict=True):
-        if given is argument:
-            argument.replace_all_uses_with(first)
-            result.replace_all_uses_with(first)
-            changed = True
     return changed
 
 

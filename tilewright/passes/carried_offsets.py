@@ -21,7 +21,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, i32, i64, is_float, is_integer, is_pointer, with_element
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.constant import ConstantOp
@@ -43,7 +43,7 @@ class _Carried:
 
 def make_offsets_scalar(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all `scf.for` loops of a function, inner ones first; says whether anything changed."""
-    loops = [op for op in walk(function) if isinstance(op, ForOp | WhileOp)]
+    loops = every(function, ForOp, WhileOp)
     changed = False
     for loop in reversed(loops):
         found = []

@@ -23,7 +23,7 @@ from tilewright.base.decision import Yes
 from tilewright.ir.types import bit_width, element_type, i32, is_integer, pointee_bytes, shape_of
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import SplatOp
-from tilewright.ops.elementwise import AndIOp, MaxSIOp, MinSIOp
+from tilewright.ops.elementwise import MaxSIOp, MinSIOp
 from tilewright.passes.check_code import Code
 
 _I32 = 1 << 31
@@ -73,12 +73,8 @@ def _cut(box: Box, mask: SSAValue, dims: dict[Coord, int], analysis: AffineAnaly
         op = defining_op(value)
         if constant_of(value) == 1:
             continue
-        if isinstance(op, SplatOp):
-            todo.append((op.operands[0], ()))
-        elif op is not None and is_conjunction(op) and is_tile(value):
+        if op is not None and (isinstance(op, SplatOp) or is_conjunction(op)):
             todo += operand_indices(value, index)
-        elif isinstance(op, AndIOp):
-            todo += [(operand, ()) for operand in op.operands]
         elif not is_tile(value):
             box.only.append(value)
         elif not _bound(box, value, index, dims, analysis):

@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 
 from tilewright.ir.effect_traits import effects
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import every
+from tilewright.ir.walk import among, every
 from tilewright.ops.check import CheckOp
 from tilewright.ops.control import ForOp
 from tilewright.passes.dce import is_removable
@@ -23,7 +23,7 @@ from tilewright.passes.rewriting import erase, insert_before
 def run_checks_first(kernel: Operation) -> None:
     """Split the innermost loops of a kernel whose checks can run first; dead code is left behind."""
     for loop in every(kernel, ForOp):
-        checks = [op for op in loop.body.block.ops if isinstance(op, CheckOp)]
+        checks = among(loop.body.block.ops, CheckOp)
         if checks and _writes_nothing_else(loop) and _by_counters(loop, checks):
             insert_before(loop.clone(), loop)
             for check in checks:

@@ -29,7 +29,7 @@ from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import element_type, i32, is_integer, tile_type
 from tilewright.ir.values import is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import among, walk
 from tilewright.ops.atomic import AtomicCASOp
 from tilewright.ops.casts import PtrToIntOp
 from tilewright.ops.control import ForOp, YieldOp
@@ -37,7 +37,7 @@ from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise import AndIOp, MaxSIOp, MinSIOp, OrIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import LoadOp
+from tilewright.ops.memory import LoadOp, is_volatile
 from tilewright.passes.check_code import Code
 from tilewright.passes.check_shadow import LOAD, STORE, NewSite, Words
 from tilewright.passes.check_spins import waiting_looks
@@ -81,9 +81,9 @@ def why_not_followed(kernel: FuncOp, *, shared: bool) -> str:
     atomics = [op for op in walk(kernel) if is_atomic(op)]
     acquired = {home for op in atomics if acquires(op) for home in homes_of(op.operands[0])}
     for op in walk(kernel):
-        if isinstance(op, LoadOp) and op.attr_values().get("isVolatile"):
+        if is_volatile(op):
             return "a volatile load may wait for another program"
-    if any(isinstance(op, LoadOp) for op in waiting_looks(kernel)):
+    if any(among(waiting_looks(kernel), LoadOp)):
         return "a loop waits by loads that are no atomics"
     for op in atomics:
         if not is_tile(op.operands[0]):
@@ -211,14 +211,14 @@ def check_load(code: Code, words: Words, order: Order, new_site: NewSite) -> Non
     code.store(words.reader, code.op(OrIOp, order.stamp(code), others), words.mask)
 
 
-def check_change(code: Code, words: Words, order: Order, kind: str, new_site: NewSite) -> None:
+def check_change(code: Code, words: Words, order: Order, new_site: NewSite, *, atomic: bool) -> None:
     """A store or an atomic: it comes behind those who read or wrote, but for atomics by atomics."""
     if words.reader is not None:
         before = code.load(words.reader, words.mask, 0)
         code.check(new_site("race", LOAD), order.comes_behind(code, before, 1), [code.wide(before)])
     found = code.load(words.writer, words.mask, 1)
     fine, now = order.comes_behind(code, found, 2), order.stamp(code)
-    if kind == STORE:
+    if not atomic:
         code.check(new_site("race", STORE), fine, [code.wide(found)])
         code.store(words.writer, now, words.mask)
         return

@@ -89,7 +89,7 @@ def check_load(code: Code, words: Words, stamps: Stamps, new_site: NewSite) -> N
     code.store(words.reader, code.choose(code.either(first, same), mine, several), words.mask)
 
 
-def check_change(code: Code, words: Words, stamps: Stamps, kind: str, new_site: NewSite) -> None:
+def check_change(code: Code, words: Words, stamps: Stamps, new_site: NewSite, *, atomic: bool) -> None:
     """A store or an atomic: no other program has read or written it, but for atomics by atomics."""
     if words.reader is not None:
         before = code.load(words.reader, words.mask, 0)
@@ -98,7 +98,7 @@ def check_change(code: Code, words: Words, stamps: Stamps, kind: str, new_site: 
     found = code.load(words.writer, words.mask, 1)
     old = code.compare("slt", found, stamps.base)
     fine = code.either(old, code.compare("eq", _stamp(code, found), stamps.me))
-    if kind == STORE:
+    if not atomic:
         code.check(new_site("race", STORE), fine, [code.wide(found)])
         code.store(words.writer, stamps.me, words.mask)
         return

@@ -13,8 +13,8 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tilewright.analysis.flow import sources_of
 from tilewright.ir.types import element_type, is_integer
-from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import every
+from tilewright.ir.values import defining_op, is_tile, users_of
+from tilewright.ir.walk import among, every
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp
 from tilewright.ops.control import WhileOp, YieldOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
@@ -63,7 +63,7 @@ def _counts(value: SSAValue, loop: WhileOp, seen: set[SSAValue]) -> bool:
     op = defining_op(value)
     if op is None or op.regions or isinstance(op, _LOOKS) or not _is_inside(value, loop):
         return False
-    carried = any(isinstance(use.operation, YieldOp) for use in value.uses)
+    carried = any(among(users_of(value), YieldOp))
     return carried and any(isinstance(operand, BlockArgument) and operand in seen for operand in op.operands)
 
 

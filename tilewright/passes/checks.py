@@ -33,12 +33,12 @@ from tilewright.base.checks import (
 )
 from tilewright.base.location import Location
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.effect_traits import is_atomic, mask_of
+from tilewright.ir.effect_traits import is_atomic, is_plain_read, is_plain_write, mask_of
 from tilewright.ir.op import location_of
 from tilewright.ir.types import i8, i32, i64, pointee_bytes, pointer_type, shape_of
 from tilewright.ir.values import is_tile
-from tilewright.ir.walk import every, walk
-from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
+from tilewright.ir.walk import contains, every, walk
+from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicStoreOp, exchanges
 from tilewright.ops.check import MOST_DIMS, MOST_SHOWN, CheckOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import WhileOp
@@ -159,14 +159,14 @@ def accesses_of(kernel: FuncOp) -> list[Operation]:
 
 def access_kind(op: Operation) -> str:
     """What an access does, in a word."""
-    return LOAD if isinstance(op, LoadOp) else STORE if isinstance(op, StoreOp) else ATOMIC
+    return LOAD if is_plain_read(op) else STORE if is_plain_write(op) else ATOMIC
 
 
 def waits_for_programs(kernel: FuncOp) -> bool:
     """Whether atomics may order what programs do: one waits in a loop, or acquires what another has released."""
+    if contains(kernel, WhileOp):
+        return True
     for op in walk(kernel):
-        if isinstance(op, WhileOp):
-            return True
         asked = is_atomic(op) and op.results and any(True for _ in op.results[0].uses)
         if asked and op.attr_values()["sem"] in ("acquire", "acq_rel"):  # type: ignore[attr-defined]
             return True
@@ -175,10 +175,9 @@ def waits_for_programs(kernel: FuncOp) -> bool:
 
 def atomics_that_decide(kernel: FuncOp) -> list[Operation]:
     """Atomics whose results are used: a program may do something else if it comes first. None where programs wait."""
-    ops = list(walk(kernel))
-    if any(isinstance(op, WhileOp) for op in ops):  # it may wait for a program that comes before it
+    if contains(kernel, WhileOp):  # it may wait for a program that comes before it
         return []
-    return [op for op in ops if is_atomic(op) and op.results and any(True for _ in op.results[0].uses)]
+    return [op for op in walk(kernel) if is_atomic(op) and op.results and any(True for _ in op.results[0].uses)]
 
 
 def _run_backwards(module: ModuleOp) -> None:
@@ -214,18 +213,18 @@ class _Adder:
         self.slots: dict[SSAValue, int] = {value: slot for slot, value in enumerate(self.entry.args)}
         self.accesses = accesses_of(kernel)
         self.homes = {op: homes_of(op.operands[0]) for op in self.accesses}
-        self.waits = any(isinstance(op, WhileOp) for op in walk(kernel))
+        self.waits = contains(kernel, WhileOp)
         self._read_and_written(shared)
 
     def _read_and_written(self, shared: bool) -> None:
         """The parameters of which races have to be looked for, and those whose readers count."""
-        changed = {home for op, homes in self.homes.items() if access_kind(op) != LOAD for home in homes}
-        read = {home for op, homes in self.homes.items() if access_kind(op) == LOAD for home in homes}
+        changed = {home for op, homes in self.homes.items() if not is_plain_read(op) for home in homes}
+        read = {home for op, homes in self.homes.items() if is_plain_read(op) for home in homes}
         self.staged = changed & read if PORTABLE in self.wanted else set()
         if shared and changed:
             changed = read = changed | read
         else:  # atomics make no race among themselves
-            changed &= read | {home for op, homes in self.homes.items() if access_kind(op) == STORE for home in homes}
+            changed &= read | {home for op, homes in self.homes.items() if is_plain_write(op) for home in homes}
         if RACES not in self.wanted:
             changed = set()
         elif changed and waits_for_programs(self.kernel):
@@ -260,9 +259,8 @@ class _Adder:
                     self.order.follow(self._behind(op), op)
         if self.clock is not None:
             self._tick(self.clock)
-        for op in walk(self.kernel):
-            if isinstance(op, CheckOp):
-                self.checked.sites[op.attr_values()["site"]].shown = min(len(op.shown), MOST_SHOWN)
+        for op in every(self.kernel, CheckOp):
+            self.checked.sites[op.attr_values()["site"]].shown = min(len(op.shown), MOST_SHOWN)
 
     def _tick(self, clock: Clock) -> None:
         """Count programs and barriers."""
@@ -415,45 +413,44 @@ class _Adder:
     def _staged(self, op: Operation, home: SSAValue, clock: Clock) -> None:
         code, address = self._code(op), op.operands[0]
         when, who = (code.word_at(words, address, home) for words in self.stored[home])
-        if access_kind(op) != LOAD:
+        if not is_plain_read(op):
             barriers.remember_store(code, clock, op, (when, who), mask_of(op))
             return
-        stores = [each for each in self.accesses if access_kind(each) != LOAD and self.homes[each] == [home]]
+        stores = [each for each in self.accesses if not is_plain_read(each) and self.homes[each] == [home]]
         lines = sorted({places[-1][1] for places in map(_places, map(location_of, stores)) if places})
         site = self._site("barrier", op, LOAD, home, ", ".join(map(str, lines)))
         barriers.check_load(code, clock, op, (when, who), mask_of(op), site)
 
     def _shadow(self, op: Operation, home: SSAValue) -> None:
         assert self.stamps is not None
-        kind, code, mask = access_kind(op), self._code(op), mask_of(op)
+        code, mask = self._code(op), mask_of(op)
         races = home in self.changed
         words = shadow.words_of(code, op, mask, home, self.shadow[home], read=races and home in self.read)
 
         def new_site(name: str, other: str = "") -> int:
-            return self._site(name, op, kind, home, other)
+            return self._site(name, op, access_kind(op), home, other)
 
         if UNINITIALISED in self.wanted and _depends_on_memory(op):
             shadow.check_written(code, words, new_site("uninitialised"), mask)
         if races and self.order is not None:
-            if kind == LOAD:
+            if is_plain_read(op):
                 order.check_load(code, words, self.order, new_site)
             else:
-                order.check_change(code, words, self.order, kind, new_site)
-        elif kind == LOAD and races:
+                order.check_change(code, words, self.order, new_site, atomic=is_atomic(op))
+        elif races and is_plain_read(op):
             shadow.check_load(code, words, self.stamps, new_site)
-        elif kind != LOAD and races:
-            shadow.check_change(code, words, self.stamps, kind, new_site)
-        elif kind != LOAD:
+        elif races:
+            shadow.check_change(code, words, self.stamps, new_site, atomic=is_atomic(op))
+        elif not is_plain_read(op):
             shadow.mark_written(code, words, self.stamps)
-        stores = kind == STORE and races and shadow.is_comparable(op.operands[1])
+        stores = is_plain_write(op) and races and shadow.is_comparable(op.operands[1])
         if stores and not lie_apart(op.operands[0], home, self.analysis):
             shadow.check_stored(self._behind(op), op.operands[0], op.operands[1], mask, new_site("lanes"))
 
 
 def _depends_on_memory(op: Operation) -> bool:
     """Whether an access makes something of what was there."""
-    exchanges = isinstance(op, AtomicRMWOp) and op.attr_values()["atomic_rmw_op"] == "exch"
-    return not exchanges and not isinstance(op, StoreOp | AtomicStoreOp)
+    return not exchanges(op) and not isinstance(op, StoreOp | AtomicStoreOp)
 
 
 def _mask_with(op: Operation, inside: SSAValue, home: SSAValue, code: Code) -> None:

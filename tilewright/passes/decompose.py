@@ -23,7 +23,7 @@ from tilewright.base.options import Options
 from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.types import TilePointerType, dtype_of, element_type, shape_of
-from tilewright.ir.walk import every, walk
+from tilewright.ir.walk import every
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp, TensorDescType
 from tilewright.ops.function import FuncOp
@@ -66,7 +66,7 @@ def decompose(root: Operation, keep: Callable[[MakeTensorDescOp], bool] = is_fro
     makers = every(root, MakeTensorDescOp)
     kept = {op.result for op in makers if keep(op)}
     made = [op for op in makers if op.result not in kept]
-    accesses = [op for op in walk(root) if isinstance(op, DescriptorLoadOp | DescriptorStoreOp)]
+    accesses = every(root, DescriptorLoadOp, DescriptorStoreOp)
     users = [op for op in accesses if op.desc not in kept]
     if not made and not users:
         return False

@@ -26,7 +26,7 @@ from tilewright.base.order import operands_first
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import defining_op, is_made_inside, is_tile, result_number
-from tilewright.ir.walk import every
+from tilewright.ir.walk import among, every
 from tilewright.ops.control import FuncOp, IfOp
 from tilewright.ops.elementwise import CmpIOp
 from tilewright.ops.memory import LoadOp
@@ -86,7 +86,7 @@ def _chooses_loads(op: IfOp) -> bool:
     """Whether a branch does nothing but to give values, tiles that it has loaded on both sides among them."""
     sides = [list(region.block.ops) for region in op.regions if region.blocks]
     pure = all(is_removable(inner) for side in sides for inner in side[:-1])
-    loads = all(any(isinstance(inner, LoadOp) and is_tile(inner.results[0]) for inner in side) for side in sides)
+    loads = all(any(is_tile(inner.results[0]) for inner in among(side, LoadOp)) for side in sides)
     return len(sides) == 2 and pure and loads and any(is_tile(result) for result in op.results)
 
 

@@ -25,8 +25,8 @@ from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.types import i64
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import every, operations, walk
-from tilewright.ops.control import ForOp, IfOp, YieldOp
+from tilewright.ir.walk import among, every, operations, walk
+from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.elementwise import AddIOp, CmpIOp, DivSIOp, MaxSIOp, MinSIOp, MulIOp, SubIOp
 from tilewright.passes.dce import is_removable
 from tilewright.passes.rewriting import insert_before, replace, splice
@@ -86,7 +86,7 @@ def _split(loop: ForOp) -> _Split | None:
     """The branch around the body of a loop, if it is taken between two numbers, and one side of it is idle."""
     if loop.lb.type not in COUNTS or loop.unsignedCmp is not None:
         return None
-    branches = [op for op in loop.body.block.ops if isinstance(op, IfOp)]
+    branches = among(loop.body.block.ops, IfOp)
     if len(branches) != 1 or not _is_all(branches[0]):
         return None
     (branch,) = branches
@@ -116,14 +116,14 @@ def _is_all(branch: IfOp) -> bool:
     """Whether nobody could tell whether what stands around a branch is done."""
     block = branch.parent_block()
     assert block is not None
-    return all(op is branch or isinstance(op, YieldOp) or is_removable(op) for op in block.ops)
+    return all(op is branch or is_removable(op) for op in operations(block)[:-1])
 
 
 def _is_idle(loop: ForOp, branch: IfOp, side: int) -> bool:
     """Whether an iteration that takes a side of the branch changes nothing."""
     region = branch.regions[side]
     ops = operations(region.block) if region.blocks else []
-    if not all(is_removable(op) or isinstance(op, YieldOp) for op in ops):
+    if not all(map(is_removable, ops[:-1])):
         return False
     handed: dict[SSAValue, SSAValue] = dict(zip(branch.results, ops[-1].operands if ops else (), strict=True))
     return all(handed.get(v, v) is a for v, a in zip(loop.yielded, loop.carried, strict=True))

@@ -19,12 +19,12 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.iterations import is_unit, way_of
 from tilewright.ir.types import i64
 from tilewright.ir.values import defining_op
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import AddIOp, MulIOp
-from tilewright.passes.rewriting import value_before
+from tilewright.passes.rewriting import take_out_invariants, value_before
 
 
 def simplify_induction_variables(root: Operation) -> bool:
@@ -33,21 +33,9 @@ def simplify_induction_variables(root: Operation) -> bool:
     The loops still carry what is now dead: `dce` takes it away.
     """
     changed = False
-    for loop in list(walk(root)):
-        if isinstance(loop, ForOp):
-            changed |= _keep_constant(loop)
-            changed |= _count(loop)
-    return changed
-
-
-def _keep_constant(loop: ForOp) -> bool:
-    """Let the first values stand for those that an iteration hands on as they are."""
-    changed = False
-    for carried, first, following, result in zip(loop.carried, loop.iter_args, loop.yielded, loop.results, strict=True):
-        if following is carried:
-            carried.replace_all_uses_with(first)
-            result.replace_all_uses_with(first)
-            changed = True
+    for loop in every(root, ForOp):
+        changed |= take_out_invariants(loop)
+        changed |= _count(loop)
     return changed
 
 

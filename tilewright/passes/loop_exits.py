@@ -27,7 +27,7 @@ from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
 from tilewright.ir.types import i1
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import operations, walk
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ConditionOp, IfOp, WhileOp, YieldOp
 from tilewright.ops.elementwise import AndIOp, SelectOp, XOrIOp
@@ -156,16 +156,13 @@ def _ahead(found: _Exit, roots: Sequence[SSAValue]) -> list[Operation]:
 def _acts(found: _Exit) -> list[Operation]:
     """What the side of the branch does that leaves."""
     region = found.branch.regions[found.side]
-    return [op for op in region.block.ops if not isinstance(op, YieldOp)] if region.blocks else []
+    return operations(region.block)[:-1] if region.blocks else []
 
 
 def _behind(found: _Exit) -> list[Operation]:
     """What an iteration computes behind the branch."""
-    ops, op = [], found.branch.next_op
-    while op is not None and not isinstance(op, YieldOp):
-        ops.append(op)
-        op = op.next_op
-    return ops
+    ops = operations(found.body)
+    return ops[ops.index(found.branch) + 1 : -1]
 
 
 def _changed(found: _Exit) -> list[int]:
@@ -286,7 +283,7 @@ def _but(values: Sequence[SSAValue], index: int) -> list[SSAValue]:
 def _comes_last(found: _Exit) -> bool:
     """Whether the branch can do without being one: it chooses scalars, and what nobody looks at who leaves."""
     for region in found.branch.regions:
-        if not all(is_free(op) or isinstance(op, YieldOp) for op in (region.block.ops if region.blocks else ())):
+        if not all(map(is_free, region.block.ops if region.blocks else ())):
             return False
     leaves, stays = found.yielded(found.side), found.yielded(1 - found.side)
     return all(

@@ -25,7 +25,7 @@ from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.values import defining_op, is_inside, is_tile
 from tilewright.ir.walk import operations, walk
 from tilewright.ops.broadcast import SplatOp
-from tilewright.ops.control import ForOp, IfOp, YieldOp
+from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.elementwise import CmpIOp, SelectOp
 from tilewright.passes.dce import is_removable
 from tilewright.passes.rewriting import erase, insert_before, move_before
@@ -61,7 +61,7 @@ class _Chosen:
     @property
     def is_idle(self) -> bool:
         """Whether nobody would notice, in all other iterations or in that one, what it does in the others."""
-        return all(isinstance(op, YieldOp) or is_without_effects(op) for op in self.idle)
+        return all(map(is_without_effects, self.idle))
 
     @property
     def idle(self) -> list[Operation]:
@@ -315,7 +315,7 @@ def _may_come_last(loop: ForOp, branches: list[Operation]) -> bool:
     for op in loop.body.block.ops:
         if op in branches:
             seen = True
-        elif seen and not isinstance(op, YieldOp) and not is_without_effects(op):
+        elif seen and not is_without_effects(op):
             return False
     users = {use.operation for branch in branches for result in branch.results for use in result.uses}
     last = loop.body.block.last_op

@@ -30,12 +30,13 @@ from tilewright.base.options import Options
 from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.types import element_type, i32, i64, shape_of
-from tilewright.ir.values import defining_op
-from tilewright.ir.walk import walk
+from tilewright.ir.values import defining_op, users_of
+from tilewright.ir.walk import every
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import AndIOp, CmpIOp
+from tilewright.ops.elementwise_base import CompareOp
 from tilewright.ops.functions.operators import greater_equal, less_than
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.values import tensor
@@ -59,14 +60,14 @@ def compare_places_with_bounds(root: Operation) -> bool:
 def _leave_out(part: SSAValue) -> None:
     """Take a part that is always true out of the conjunctions that it stands in."""
     if isinstance(part.owner, ConstantOp):
-        for user in [use.operation for use in part.uses]:
+        for user in users_of(part):
             if isinstance(user, AndIOp):
                 replace(user, [next((side for side in user.operands if side is not part), part)])
 
 
-def _comparisons(root: Operation) -> Iterator[Operation]:
+def _comparisons(root: Operation) -> Iterator[CompareOp]:
     """The comparisons that masks of loads and stores are made of."""
-    todo = [op.mask for op in walk(root) if isinstance(op, LoadOp | StoreOp)]
+    todo = [op.mask for op in every(root, LoadOp, StoreOp)]
     seen: set[SSAValue] = set()
     while todo:
         value = todo.pop()
@@ -80,7 +81,7 @@ def _comparisons(root: Operation) -> Iterator[Operation]:
             yield op
 
 
-def _bounded(op: Operation, analysis: AffineAnalysis) -> SSAValue | None:
+def _bounded(op: CompareOp, analysis: AffineAnalysis) -> SSAValue | None:
     """The same comparison of a range and a scalar; None if it is one, or cannot be one."""
     mask = op.results[0]
     index: Index = tuple(whole(dim, extent) for dim, extent in enumerate(shape_of(mask.type)))
@@ -129,10 +130,9 @@ def _ends(loop: ForOp) -> Poly | None:
     return last + -Poly.atom(loop.induction_var) if isinstance(start, int) and start >= 0 else None
 
 
-def _is_bounded(op: Operation, index: Index, analysis: AffineAnalysis) -> bool:
+def _is_bounded(op: CompareOp, index: Index, analysis: AffineAnalysis) -> bool:
     """Whether one side is a place and the other a scalar, in the order of which runs of equal truth are known."""
     left, right = (analysis.integer(value, at) for value, at in operand_indices(op.results[0], index))
-    assert isinstance(op, CmpIOp)
     if op.attr_values()["predicate"] in ("sgt", "sle", "ugt", "ule"):
         left, right = right, left
     if right.coords or right.residual or left.residual or any(p.constant != 1 for p in left.coords.values()):

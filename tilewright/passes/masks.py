@@ -13,6 +13,7 @@ All of i1, scalars and tiles. Negations move through changes of shape to the com
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
@@ -24,6 +25,7 @@ from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.casts import ExtSIOp, ExtUIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import AndIOp, CmpIOp, MulIOp, OrIOp, SelectOp, XOrIOp
+from tilewright.ops.elementwise_base import CompareOp
 from tilewright.passes.rewriting import replace, value_before
 
 INVERSE = {
@@ -133,9 +135,8 @@ def _negated_once(op: Operation, made: dict[SSAValue, SSAValue], before: Operati
 # --- selections, comparisons of truth values, products -----------------------------------------------------
 
 
-def _selection(op: Operation) -> SSAValue | None:
+def _selection(op: SelectOp) -> SSAValue | None:
     """`select c, a, b` of truth values, one of which is known."""
-    assert isinstance(op, SelectOp)
     condition, a, b = op.operands
     known = _number(a), _number(b)
     if known == (1, 0):
@@ -157,9 +158,8 @@ def _spread(condition: SSAValue, op: Operation) -> SSAValue:
     return value_before(SplatOp.create(operands=[condition], result_types=[type_]), op)
 
 
-def _comparison(op: Operation) -> SSAValue | None:
+def _comparison(op: CompareOp) -> SSAValue | None:
     """A truth value compared with a number, be it widened to a number or not."""
-    assert isinstance(op, CmpIOp)
     value, number = op.operands[0], _number(op.operands[1])
     wide = value.owner if isinstance(value.owner, (ExtUIOp, ExtSIOp)) else None
     source = value if wide is None else wide.operands[0]
@@ -180,7 +180,7 @@ def _product(op: Operation) -> SSAValue | None:
     return value_before(AndIOp.create(operands=op.operands, result_types=[op.results[0].type]), op)
 
 
-_RULES: dict[type[Operation], Callable[[Operation], SSAValue | None]] = {
+_RULES: dict[type[Operation], Callable[[Any], SSAValue | None]] = {
     XOrIOp: _negation,
     SelectOp: _selection,
     CmpIOp: _comparison,

@@ -72,6 +72,17 @@ def transposed(value: SSAValue, anchor: Operation) -> SSAValue:
     return value_before(TransOp.create(operands=[value], result_types=[turned], properties={"order": order}), anchor)
 
 
+def take_out_invariants(loop: ForOp) -> bool:
+    """Let what a loop carries and never changes be what it began with; says whether there was any."""
+    changed = False
+    for argument, first, given, result in zip(loop.carried, loop.iter_args, loop.yielded, loop.results, strict=True):
+        if given is argument:
+            argument.replace_all_uses_with(first)
+            result.replace_all_uses_with(first)
+            changed = True
+    return changed
+
+
 def loop_carrying(loop: ForOp, firsts: Sequence[SSAValue]) -> ForOp:
     """A loop in front of `loop` that takes its body and carries on from `firsts`.
 

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import FunctionType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tilewright.base.errors import UnsupportedError
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.control import IfOp, YieldOp
 from tilewright.ops.function import BranchOp, CondBranchOp, FuncOp, PoisonOp, ReturnOp, UnreachableOp
 
@@ -31,8 +31,8 @@ def structure_branches(root: Operation) -> bool:
         UnsupportedError: the branches of a function form a loop, or would be copied too often.
     """
     changed = False
-    for op in list(walk(root)):
-        if isinstance(op, FuncOp) and len(op.body.blocks) > 1:
+    for op in every(root, FuncOp):
+        if len(op.body.blocks) > 1:
             _Structurer(op).run()
             changed = True
     return changed

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from tilewright.analysis.affine import ARITHMETIC, Poly
+from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
 from tilewright.ir.effect_traits import is_without_effects
@@ -28,6 +28,7 @@ from tilewright.ir.values import defining_op, is_inside, is_tile
 from tilewright.ops.casts import ExtSIOp, ExtUIOp, TruncIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import AddIOp, AndIOp, CmpIOp, DivSIOp, MaxSIOp, MinSIOp, MulIOp, OrIOp, SubIOp, XOrIOp
+from tilewright.ops.spec import ring_of
 from tilewright.passes.masks import INVERSE
 from tilewright.passes.rewriting import move_before
 
@@ -96,7 +97,7 @@ class CountedBlock:
 
         def operands(value: SSAValue) -> Sequence[SSAValue]:
             op = defining_op(value)
-            return op.operands if isinstance(op, ARITHMETIC) and op.parent is self.block else ()
+            return op.operands if op is not None and ring_of(op) is not None and op.parent is self.block else ()
 
         for value in operands_first(root, operands, known):
             parts = [known[operand] for operand in operands(value)]
@@ -111,11 +112,8 @@ class CountedBlock:
             return self.places.get(value)
         if not parts and not lost:
             return Poly.atom(value) if stays(value, self.block) else None
-        if lost:
-            return None
-        if isinstance(op, MulIOp):
-            return parts[0] * parts[1]
-        return parts[0] + (parts[1] if isinstance(op, AddIOp) else -parts[1]) if len(parts) > 1 else parts[0]
+        compute = ring_of(op)
+        return None if lost or compute is None else compute(*parts)
 
 
 def operands_in(block: Block) -> Callable[[SSAValue], Sequence[SSAValue]]:

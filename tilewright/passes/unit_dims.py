@@ -20,31 +20,27 @@ from collections.abc import Iterator, Sequence
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.ir.attrs import I32, I32_ARRAY
-from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ir.values import is_tile, operands_of
 from tilewright.ir.walk import every, walk
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.control import ConditionOp, ForOp, IfOp, WhileOp, YieldOp
+from tilewright.ops.control import ConditionOp, ControlOp, YieldOp
 from tilewright.ops.creation import MakeRangeOp
-from tilewright.ops.debug import AssertOp
+from tilewright.ops.dims import Dims
 from tilewright.ops.dot import DotOp
-from tilewright.ops.elementwise_pointer import AddPtrOp
-from tilewright.ops.math_extern import ExternElementwiseOp
-from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
 from tilewright.ops.shape import ReshapeOp, TransOp, UnsplatOp
-from tilewright.ops.spec import REGISTRY
+from tilewright.ops.spec import dims_of
 from tilewright.passes.canonicalize import canonicalize
 from tilewright.passes.rewriting import insert_before, replace, retype, value_before
 
 Dim = tuple[SSAValue, int]
 Ones = dict[SSAValue, tuple[int, ...]]
 
-_LANEWISE = (AddPtrOp, AssertOp, BroadcastOp, ExternElementwiseOp, LoadOp, StoreOp)
 _FREE = (ConditionOp, MakeRangeOp, ReshapeOp, SplatOp, UnsplatOp, YieldOp)  # of any shape, or their parents' business
+_SETTLED = (ConstantOp, ExpandDimsOp, ReduceOp, TransOp)  # that are made anew, without what is promised of them
 
 
 def drop_unit_dims(root: Operation) -> bool:
@@ -171,27 +167,19 @@ def _dropped(ops: Sequence[Operation], ones: Ones) -> dict[SSAValue, frozenset[i
 
 def _pairs(op: Operation) -> Iterator[tuple[Dim, Dim]] | None:
     """The dims that an operation goes through together; None of one that needs its tiles as they are."""
-    if isinstance(op, ForOp | IfOp | WhileOp):
-        return _handed_on(op)
-    if isinstance(op, _FREE) or (isinstance(op, ConstantOp) and op.splat_value is not None):
+    if isinstance(op, ControlOp):
+        handed = (both for flow in op.flows() for both in zip(flow.sources, flow.targets, strict=True))
+        return (pair for both in handed for pair in _together(both))
+    if isinstance(op, _FREE):
         return iter(())
-    if isinstance(op, TransOp):
-        order = op.attr_values()["order"]
-        return (((op.src, axis), (op.result, dim)) for dim, axis in enumerate(order))
-    if isinstance(op, ExpandDimsOp):
-        axis = op.attr_values()["axis"]
-        source, result = op.operands[0], op.results[0]
-        return (((source, dim), (result, dim + (dim >= axis))) for dim in range(len(shape_of(source.type))))
-    if isinstance(op, ReduceOp):
-        return _reduced(op)
-    repeats = isinstance(op, BroadcastOp)
-    if repeats and set(shape_of(op.operands[0].type)) == {1}:
-        source = op.operands[0]  # all of its dims go, and it is a scalar, or none
-        return (((source, 0), (source, dim)) for dim in range(len(shape_of(source.type))))
-    spec = REGISTRY.get(op.name)
-    lanewise = is_atomic(op) or isinstance(op, (*_LANEWISE, ScanOp)) or (spec is not None and spec.elementwise)
+    if isinstance(op, BroadcastOp) and set(shape_of(op.src.type)) == {1}:
+        # all dims of its operand go, and it is a scalar, or none
+        return (((op.src, 0), (op.src, dim)) for dim in range(len(shape_of(op.src.type))))
+    dims = dims_of(op)
     # what is promised of a tile (`tl.multiple_of`) is said of each of its dims
-    return _together([*operands_of(op), *op.results]) if lanewise and not op.attributes else None
+    if dims is None or isinstance(op, DotOp) or (op.attributes and not isinstance(op, _SETTLED)):
+        return None
+    return _together([op.src, op.result]) if isinstance(op, BroadcastOp) else _alike(op, dims)
 
 
 def _together(values: Sequence[SSAValue]) -> Iterator[tuple[Dim, Dim]]:
@@ -202,28 +190,13 @@ def _together(values: Sequence[SSAValue]) -> Iterator[tuple[Dim, Dim]]:
             yield (tiles[0], dim), (value, dim)
 
 
-def _reduced(op: ReduceOp) -> Iterator[tuple[Dim, Dim]]:
-    axis = op.attr_values()["axis"]
-    yield from _together(op.operands)
-    for dim in range(len(shape_of(op.operands[0].type))):
-        for result in op.results if dim != axis else ():
-            yield (op.operands[0], dim), (result, dim - (dim > axis))
-
-
-def _handed_on(op: ForOp | IfOp | WhileOp) -> Iterator[tuple[Dim, Dim]]:
-    """What one place of a branch or loop hands to the next."""
-    last = [list(region.block.last_op.operands) for region in op.regions if region.blocks and region.block.last_op]
-    if isinstance(op, ForOp):
-        columns = [op.operands[3:], op.body.block.args[1:], op.results, last[0]]
-    elif isinstance(op, IfOp):
-        columns = [op.results, *last] if op.results else []
-    else:
-        inner = [op.operands, op.before.block.args, last[1]]
-        for values in zip(*inner, strict=True):
-            yield from _together(values)
-        columns = [last[0][1:], op.after.block.args, op.results]
-    for values in zip(*columns, strict=True):
-        yield from _together(values)
+def _alike(op: Operation, dims: Dims) -> Iterator[tuple[Dim, Dim]]:
+    """Dims of one name, each with the first of them."""
+    first: dict[int, Dim] = {}
+    for value, names in dims.named(op):
+        for dim, name in enumerate(names):
+            if first.setdefault(name, (value, dim)) != (value, dim):
+                yield first[name], (value, dim)
 
 
 # --- operations without these dims ----------------------------------------------------------------------------

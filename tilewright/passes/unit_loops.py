@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.iterations import is_unit
 from tilewright.ir.types import bit_width, i1, i32
+from tilewright.ir.values import users_of
 from tilewright.ir.walk import every
 from tilewright.ops.casts import ExtSIOp, ExtUIOp, TruncIOp
 from tilewright.ops.constant import ConstantOp
@@ -129,7 +130,7 @@ def _count_down(counter: SSAValue, lower: SSAValue, way: SSAValue) -> None:
         distance = use.operation
         if not isinstance(distance, SubIOp) or use.index != 1:
             continue
-        for inner in [each.operation for each in distance.results[0].uses]:
+        for inner in users_of(distance.results[0]):
             if isinstance(inner, AddIOp) and _is_same(inner.operands[1], lower):
                 made = SubIOp.create(operands=[distance.operands[0], way], result_types=[way.type])
                 place = value_before(made, inner)

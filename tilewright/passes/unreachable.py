@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation
 
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.function import FuncOp
 
 
 def drop_unreachable_blocks(root: Operation) -> bool:
     """Drop them in every function below `root`; says whether anything changed."""
     changed = False
-    for op in walk(root):
-        if isinstance(op, FuncOp) and len(op.body.blocks) > 1:
+    for op in every(root, FuncOp):
+        if len(op.body.blocks) > 1:
             changed |= _drop(op)
     return changed
 

@@ -22,8 +22,7 @@ from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
 from tilewright.ir.values import defining_op
-from tilewright.ir.walk import walk
-from tilewright.ops.constant import ConstantOp
+from tilewright.ir.walk import every
 from tilewright.ops.control import ConditionOp, ForOp, WhileOp, YieldOp
 from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MulIOp, SubIOp
 from tilewright.ops.signs import never_negative
@@ -45,12 +44,11 @@ from tilewright.passes.trip_count import (
 def convert_while_to_for(root: Operation) -> bool:
     """Rewrite every counting `scf.while` below `root`, in place; says whether there was one."""
     changed = False
-    for op in list(walk(root)):
-        if isinstance(op, WhileOp):
-            found = _recognise(op)
-            if found is not None:
-                _rewrite(op, found)
-                changed = True
+    for op in every(root, WhileOp):
+        found = _recognise(op)
+        if found is not None:
+            _rewrite(op, found)
+            changed = True
     return changed
 
 
@@ -98,8 +96,8 @@ def _step(loop: WhileOp, number: int) -> SSAValue | int | None:
     sides = list(op.operands) if isinstance(op, SubIOp) or op.operands[0] is counter else list(op.operands)[::-1]
     if sides[0] is not counter:
         return None
-    if isinstance(sides[1].owner, ConstantOp):
-        by = int(sides[1].owner.splat_value or 0)
+    by = constant_of(sides[1])
+    if isinstance(by, int):
         return (-by if isinstance(op, SubIOp) else by) or None
     known = isinstance(op, AddIOp) and never_negative(sides[1]) and stays(sides[1], block)
     return sides[1] if known else None

@@ -114,6 +114,15 @@ def test_rows_that_wrap(used: bool) -> None:
     assert copies(made) == ((0, 2) if used else (2, 0))
 
 
+def test_rows_that_wrap_before_they_are_summed() -> None:
+    """A sum of a row is of that row; a column of B is in all sums."""
+    a, b, _ = operands(80, 64, 64)
+    c = kernels.aligned(80, 1, np.float32)
+    made = run(kernels.wrapped_sums, [a, b, c, 80, 64, 64], (2,))
+    np.testing.assert_array_equal(c[:, 0], (a.astype(np.float32) @ b.astype(np.float32)).sum(1))
+    assert copies(made) == (1, 1)
+
+
 def test_offsets_that_planners_make() -> None:
     """With 64 bits, of what loops carry; they go as far as the loop does."""
     a, b, c = operands(128, 64, 112)

@@ -141,7 +141,7 @@ def _check_resources(kernel: lower.LoweredKernel, module: ModuleOp, arch: Arch) 
     if threads > MAX_THREADS:
         raise OutOfResources(threads, MAX_THREADS, "threads", hint=f"Write num_warps={MAX_THREADS // WARP} or less.")
     if kernel.shared_bytes > arch.shared_limit:
-        func = next(op for op in module.ops if isinstance(op, function.FuncOp) and op.is_kernel)
+        func = function.FuncOp.kernel_of(module)
         largest = allocate.allocate(func).largest()
         raise OutOfResources(kernel.shared_bytes, arch.shared_limit, "shared memory", largest)
 

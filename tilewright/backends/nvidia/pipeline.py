@@ -88,9 +88,8 @@ def lay_out_module(
         ("operands_in_place", lambda module: load_operands_in_place(module, decisions)),
     )
     module = _run(module, early, told)
-    for op in module.ops:
-        if isinstance(op, FuncOp):
-            note_loops(op, decisions)
+    for op in FuncOp.all_of(module):
+        note_loops(op, decisions)
     team = share_out_long_rows(module, options, arch, decisions)
     return _run(module, _late_steps(team, options, arch, decisions, hands_on), told)
 
@@ -164,8 +163,8 @@ def _simplify_induction_variables(module: ModuleOp) -> bool:
 
 def _note_cluster(module: ModuleOp, options: CudaOptions, decisions: Decisions) -> None:
     if options.num_ctas > 1:
-        for op in module.ops:
-            if isinstance(op, FuncOp) and op.is_kernel:
+        for op in FuncOp.all_of(module):
+            if op.is_kernel:
                 decisions.note(CLUSTER, op, _shared_out(options))
 
 
@@ -176,7 +175,6 @@ def _shared_out(options: CudaOptions) -> Answer[int]:
 
 def _inline_everything(module: ModuleOp) -> None:
     """Functions marked `noinline` too: a call would have to pass tiles through memory."""
-    for op in module.ops:
-        if isinstance(op, FuncOp):
-            op.attributes["noinline"] = BoolAttr.from_bool(False)
+    for op in FuncOp.all_of(module):
+        op.attributes["noinline"] = BoolAttr.from_bool(False)
     inline_calls(module)

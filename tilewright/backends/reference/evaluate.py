@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,17 +84,14 @@ class Evaluator:
         return []
 
     def _op(self, op: Operation, values: Values, program: Program) -> Sequence[Array]:
-        if isinstance(op, ForOp):
-            return self._for(op, values, program)
-        if isinstance(op, IfOp):
-            region = op.regions[0 if bool(values[op.operands[0]]) else 1]
-            return self._block(region.block, values, program) if region.blocks else []
-        if isinstance(op, WhileOp):
-            return self._while(op, values, program)
-        if isinstance(op, CallOp):
-            callee = self.functions[op.callee_name]
-            return self.call(callee, [values[o] for o in op.operands], program)
-        return self._reference(op, values, program)
+        return _CONTROL.get(type(op), Evaluator._reference)(self, op, values, program)
+
+    def _if(self, op: IfOp, values: Values, program: Program) -> Sequence[Array]:
+        region = op.regions[0 if bool(values[op.cond]) else 1]
+        return self._block(region.block, values, program) if region.blocks else []
+
+    def _call(self, op: CallOp, values: Values, program: Program) -> Sequence[Array]:
+        return self.call(self.functions[op.callee_name], [values[o] for o in op.operands], program)
 
     def _reference(self, op: Operation, values: Values, program: Program) -> Sequence[Array]:
         if not isinstance(op, TileOp):
@@ -150,6 +147,14 @@ class Evaluator:
                 return passed
             values.update(zip(after.args, passed, strict=True))
             carried = list(self._block(after, values, program))
+
+
+_CONTROL: dict[type[Operation], Callable[[Evaluator, Any, Values, Program], Sequence[Array]]] = {
+    ForOp: Evaluator._for,
+    IfOp: Evaluator._if,
+    WhileOp: Evaluator._while,
+    CallOp: Evaluator._call,
+}
 
 
 def lane_by_lane(combine: Combine, arrays: Sequence[Array]) -> tuple[Array, ...]:

@@ -17,7 +17,7 @@ from tilewright.backends.cpu.emit.chunks import for_each_chunk
 from tilewright.backends.cpu.emit.combined import LANES_BYTES, Window, llvm_order
 from tilewright.backends.cpu.emit.context import FunctionLowering, emits
 from tilewright.backends.cpu.emit.evaluator import Evaluator
-from tilewright.backends.cpu.emit.neighbours import SUMS, add_neighbours, several
+from tilewright.backends.cpu.emit.neighbours import add_neighbours, several
 from tilewright.backends.cpu.emit.scalarize import for_each_lane
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.combining import Combining
@@ -29,7 +29,7 @@ from tilewright.backends.llvm.elementwise import emit
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, I64, V, const, zero
 from tilewright.ir.types import bit_width, element_type, ir_name, pointee_bytes
-from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
+from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp, adds
 
 # Operands after the pointer and before the mask.
 _VALUES: dict[type[Operation], int] = {AtomicRMWOp: 1, AtomicCASOp: 2, AtomicLoadOp: 0, AtomicStoreOp: 1}
@@ -111,7 +111,7 @@ def _numbers(ev: Evaluator, plan: Combining, index: Index) -> V | None:
 
 def _neighbours(ev: Evaluator, op: Operation | None, index: Index) -> V | None:
     """Where a chunk of a sum begins, if its elements lie side by side and are added several at a time."""
-    if not isinstance(op, AtomicRMWOp) or op.attr_values()["atomic_rmw_op"] not in SUMS:
+    if op is None or not adds(op):
         return None
     t = storage(ir_name(element_type(op.results[0].type)))
     if op.results[0].uses or t.bits < 32 or several(ev.f.isa, t, ev.nest.lanes) == 1:

@@ -21,7 +21,7 @@ from tilewright.backends.cpu.plan.lanes import chunk_asked
 from tilewright.backends.cpu.plan.steps import Step
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import I64, PTR, VOID, V, const
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.check import (
     BUSY,
     COUNT,
@@ -40,7 +40,7 @@ _NOTE = "tw.note"
 
 def end_of_program(f: Function, function: Operation) -> str | None:
     """A label behind a program, if a check may end it."""
-    ends = any(isinstance(op, CheckOp) and op.attr_values()["ends"] for op in walk(function))
+    ends = any(check.attr_values()["ends"] for check in every(function, CheckOp))
     return f.label("next_program") if ends else None
 
 

@@ -41,7 +41,7 @@ from tilewright.base.options import Options
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, ir_name, is_pointer, pointee_bytes
 from tilewright.ir.values import is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import contains
 from tilewright.ops.control import WhileOp
 
 
@@ -194,7 +194,7 @@ def _emit_kernel(state: ModuleLowering, plan: FunctionPlan, symbol: str, linkage
     f.effect(f"store volatile ptr {slots.ref}, ptr {f.gep(frame, 16).ref}")
     at_program = f.gep(frame, 8)
     leave, done = f.label("leave"), f.label("done")
-    if not any(isinstance(op, WhileOp) for op in walk(plan.function)):  # nobody waits for what this program has to say
+    if not contains(plan.function, WhileOp):  # nobody waits for what this program has to say
         low.leave = leave
     low.skip = check.end_of_program(f, plan.function)
     with f.loop(lo, hi, 1, init=init, unroll=False) as programs:

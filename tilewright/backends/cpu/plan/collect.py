@@ -70,15 +70,15 @@ from tilewright.ir.op import location_of
 from tilewright.ir.traits import is_collective
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
 from tilewright.ir.values import defining_op, is_tile, property_int
-from tilewright.ir.walk import operations, walk
+from tilewright.ir.walk import among, every, operations
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp, AtomicStoreOp
 from tilewright.ops.check import CheckOp
-from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ops.control import ForOp, IfOp, LoopOp, WhileOp
 from tilewright.ops.debug import AssertOp, BarrierOp, PrintOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.function import CallOp
 from tilewright.ops.gather import GatherOp
-from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.memory import LoadOp, StoreOp, is_volatile
 from tilewright.ops.program import AssumeOp, GetNumProgramsOp, GetProgramIdOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
@@ -111,7 +111,7 @@ class FunctionContext:
     ) -> None:
         self.isa, self.launches = isa, launches
         self.captured = captured
-        calls = (op for op in walk(facts.function) if isinstance(op, CallOp))
+        calls = (op for op in every(facts.function, CallOp))
         self.hands_tiles = any(is_tile(value) for call in calls for value in (*call.operands, *call.results))
         self.facts = facts
         self.demands = Demands(self._is_address, lambda value: max(self.facts[value].constancy, default=1))
@@ -274,12 +274,12 @@ class Collector:
             self.context.where[op] = (self.block, self.position)
         if not is_tile(result):
             step = self.add(ScalarStep(self.position, op, needs=list(op.operands)))
-            step.reads, step.writes = isinstance(op, LoadOp), "isVolatile" in op.properties
+            step.reads, step.writes = isinstance(op, LoadOp), is_volatile(op)
             return
         if isinstance(op, GatherOp):
             self.force(op.operands[0])
-        if op in self.context.must_place or "isVolatile" in op.properties:
-            self.materialize(result).writes = "isVolatile" in op.properties
+        if op in self.context.must_place or is_volatile(op):
+            self.materialize(result).writes = is_volatile(op)
 
     def _ragged(self, op: Operation) -> None:
         """A reshape that no index expresses: its operand is materialized, row after row, to the place of its result."""
@@ -451,7 +451,7 @@ class Collector:
         answer = memory_operand(source, self.context.demands.placed, self.context.analysis)
         found = answer.plan if isinstance(answer, Yes) else None
         in_place = found is not None and not any(found.bounds) and not found.conditions
-        if not in_place and any(isinstance(user, (DotOp, GatherOp)) for user in users):
+        if not in_place and any(among(users, DotOp, GatherOp)):
             self.force(source)
 
     def _check_loads(self, value: SSAValue) -> None:
@@ -463,7 +463,7 @@ class Collector:
         """Buffers of the tile values that an operation with regions carries or results in, by result number."""
         if isinstance(op, IfOp):
             return {n: self.place(r) for n, r in enumerate(op.results) if is_tile(r)}
-        firsts = list(op.iter_args if isinstance(op, ForOp) else op.operands)
+        firsts = op.firsts if isinstance(op, LoopOp) else ()
         carried: dict[int, Buffer] = {}
         for number, first in enumerate(firsts):
             if not is_tile(first):

@@ -24,10 +24,8 @@ from tilewright.ir.effect_traits import access_of
 from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.ir.values import defining_op
 from tilewright.ir.walk import walk
-from tilewright.ops.atomic import AtomicRMWOp
+from tilewright.ops.atomic import AtomicRMWOp, adds
 from tilewright.ops.function import CallOp, FuncOp
-
-_SUMS = ("add", "fadd")
 
 
 @dataclass(eq=False, slots=True)
@@ -57,7 +55,7 @@ class Combining:
 
 def plan_combining(op: Operation, analysis: AffineAnalysis) -> Answer[Combining]:
     """Whether the elements of an atomic are summed by address first, and how long the sums are kept."""
-    if not isinstance(op, AtomicRMWOp) or op.attr_values()["atomic_rmw_op"] not in _SUMS:
+    if not isinstance(op, AtomicRMWOp) or not adds(op):
         return No("it is no sum")
     if op.results[0].uses:
         return No("the old values are read")
@@ -125,4 +123,4 @@ def _is_of(block: Block, value: SSAValue) -> bool:
 
 
 def _is_unread_sum(op: Operation) -> bool:
-    return isinstance(op, AtomicRMWOp) and op.attr_values()["atomic_rmw_op"] in _SUMS and not op.results[0].uses
+    return adds(op) and not op.results[0].uses

@@ -26,7 +26,7 @@ from tilewright.backends.cpu.plan.steps import DotStep, ScalarStep, Step, memory
 from tilewright.backends.cpu.plan.subjects import DIRECT_STORE
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.control import ForOp
 from tilewright.ops.memory import LoadOp, StoreOp
 
@@ -122,7 +122,7 @@ def _loads(context: FunctionContext, step: Step) -> Iterator[Operation]:
         for value in step.op.operands[:2]:
             yield from context.demands.loads(value)
     else:
-        yield from (op for op in walk(step.op) if isinstance(op, LoadOp))
+        yield from (op for op in every(step.op, LoadOp))
         for value in context.captured.tiles(step.op):
             yield from context.demands.loads(value)
 

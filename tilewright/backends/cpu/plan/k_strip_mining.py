@@ -29,6 +29,7 @@ from tilewright.ir.decisions import describe_op
 from tilewright.ir.values import is_tile
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.elementwise import AddFOp
+from tilewright.ops.memory import is_volatile
 
 
 @dataclass(eq=False, slots=True)
@@ -113,6 +114,6 @@ def _something_else(loop: ForOp, dot: Operation) -> No | None:
     for op in body.ops:
         if op is dot or op is last:
             continue
-        if op.regions or not is_lazy(op) or "isVolatile" in op.properties:
+        if op.regions or not is_lazy(op) or is_volatile(op):
             return No(f"the loop also has {describe_op(op)}", op, "it outside of the loop")
     return None

@@ -15,16 +15,16 @@ from __future__ import annotations
 
 from xdsl.ir import Operation
 
+from tilewright.analysis.recurrences import carried_sum
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.dot_step import dot_plan
 from tilewright.backends.cpu.plan.k_strip_mining import most_iterations
 from tilewright.backends.cpu.plan.recompute import cost_of, is_lazy
 from tilewright.backends.cpu.plan.subjects import DISTRIBUTED
-from tilewright.backends.cpu.plan.swap_operands import number_of_sum
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.types import element_type, is_integer, is_pointer
+from tilewright.ir.types import element_type, is_integer, is_pointer, shape_of
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ir.walk import every
 from tilewright.loops.blocks import beside
@@ -40,8 +40,10 @@ def distribute_loops(function: FuncOp, isa: CpuFeatures, decisions: Decisions) -
     """Rewrite all such loops of a function; says whether anything changed."""
     changed = False
     for dot in every(function, DotOp):
-        number, loop = number_of_sum(dot), dot.parent_op()
-        if number is None or not isinstance(loop, ForOp) or loop.results[number].first_use is None:
+        number, loop = carried_sum(dot), dot.parent_op()
+        if number is None or not isinstance(loop, ForOp) or len(shape_of(dot.d.type)) != 2:
+            continue
+        if loop.results[number].first_use is None:
             continue
         mine = _slice(loop, number)
         others = _others(loop, number, mine)

@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.ir.types import element_type, ir_name, with_element
 from tilewright.ir.values import defining_op
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.casts import ExtFOp, FpToFpOp
 from tilewright.ops.control import FuncOp
 from tilewright.ops.dot import DotOp
@@ -25,7 +25,7 @@ from tilewright.passes.rewriting import value_before
 def narrow_dots(function: FuncOp) -> bool:
     """Rewrite all such products of a function; says whether there was one."""
     changed = False
-    for dot in [op for op in walk(function) if isinstance(op, DotOp)]:
+    for dot in every(function, DotOp):
         chains = [_narrow(value) for value in dot.operands[:2]]
         if all(chains) and any(ir_name(element_type(value.type)) in ("f16", "f32") for value in dot.operands[:2]):
             for number, chain in enumerate(chains):

@@ -16,7 +16,7 @@ from typing import Literal
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.analysis.affine import ARITHMETIC, Poly
+from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.matrices import MemoryOperand
 from tilewright.analysis.origins import may_meet, parameters_apart
@@ -29,12 +29,13 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.values import defining_op, is_inside, is_tile, property_int
-from tilewright.ir.walk import ancestors, walk
+from tilewright.ir.walk import among, ancestors, every, walk
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.elementwise import DivSIOp, MaxSIOp, MinSIOp
 from tilewright.ops.function import CallOp, FuncOp
-from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.memory import LoadOp, StoreOp, is_volatile
 from tilewright.ops.program import GetProgramIdOp
+from tilewright.ops.spec import ring_of
 
 
 @dataclass(eq=False, slots=True)
@@ -132,7 +133,7 @@ def _undisturbed(
         return No("the kernel returns from its middle", instead="an if around what follows")
     before, pairs = True, dict[tuple[SSAValue, SSAValue], None]()
     for op in walk(function):
-        if is_atomic(op) or isinstance(op, CallOp) or (isinstance(op, LoadOp) and "isVolatile" in op.properties):
+        if is_atomic(op) or isinstance(op, CallOp) or is_volatile(op):
             return No(f"{describe_op(op)} may wait for what other programs store", op)
         if op is place:
             before = False
@@ -146,7 +147,7 @@ def _undisturbed(
 
 def _outer_loop(op: Operation) -> Operation | None:
     """The outermost loop around an operation: a store in it comes before the next iteration."""
-    loops = [parent for parent in ancestors(op) if isinstance(parent, (ForOp, WhileOp))]
+    loops = among(ancestors(op), ForOp, WhileOp)
     return loops[-1] if loops else None
 
 
@@ -206,7 +207,7 @@ def _entries(keys: Sequence[SSAValue], place: Operation, kernel: FuncOp) -> int:
     Programs run in the order of their numbers along axis 0, then 1, then 2: what is made of the last axis alone that a
     kernel asks for goes on and on, so one is enough; what else there is may come again after others.
     """
-    last = max((property_int(op, "axis") for op in walk(kernel) if isinstance(op, GetProgramIdOp)), default=0)
+    last = max((property_int(op, "axis") for op in every(kernel, GetProgramIdOp)), default=0)
     again = last > 0 or _outer_loop(place) is not None  # other programs, or the same one later
     own, invariants = False, dict[SSAValue, bool]()
     for key in keys:
@@ -218,7 +219,7 @@ def _entries(keys: Sequence[SSAValue], place: Operation, kernel: FuncOp) -> int:
                 continue
             if isinstance(op, GetProgramIdOp) and property_int(op, "axis") == last:
                 continue
-            if not isinstance(op, (*ARITHMETIC, *_RUNS)):
+            if op is None or (ring_of(op) is None and not isinstance(op, _RUNS)):
                 return tuning.KEPT_KEYS
             runs |= isinstance(op, _RUNS)
             stack += op.operands

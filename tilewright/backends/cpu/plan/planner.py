@@ -196,7 +196,7 @@ class _Grouping:
         self.loads: dict[Step, set[Operation]] = {}
         self.elsewhere: dict[Step, set[SSAValue]] = {}
         self.addresses: dict[tuple[Operation, Index], Address] = {}
-        self.lying_apart: dict[tuple[Place, frozenset[tuple[Coord, frozenset[Poly]]]], bool] = {}
+        self.lying_apart: dict[tuple[Place, frozenset[tuple[Coord, tuple[Poly, ...]]]], bool] = {}
         for step in self.steps:
             self._survey(step)
         late: list[Operation] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from tilewright.analysis.index import is_power_of_two
 from tilewright.ir.types import element_type, shape_of, tile_type
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.function import FuncOp
 from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, TransOp
 from tilewright.passes.rewriting import insert_before, replace
@@ -19,8 +19,8 @@ from tilewright.passes.rewriting import insert_before, replace
 
 def rewrite_ragged_cats(function: FuncOp) -> None:
     """Rewrite the `tt.cat` operations of a function on tiles whose first extent is not a power of two, in place."""
-    for op in list(walk(function)):
-        if isinstance(op, CatOp) and not is_power_of_two(shape_of(op.lhs.type)[0]):
+    for op in every(function, CatOp):
+        if not is_power_of_two(shape_of(op.lhs.type)[0]):
             _rewrite(op)
 
 

@@ -23,7 +23,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import element_type, i1, ir_name, scalar_type, shape_of, tile_type
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import AbsFOp, CmpFOp, DivFOp, SelectOp
@@ -49,8 +49,8 @@ class DivideByRowOp(TileOp):
 def divide_rows_once(function: FuncOp, decisions: Decisions) -> None:
     """Rewrite the divisions of the tiles of a function, in place."""
     made: dict[SSAValue, Sequence[SSAValue]] = {}
-    for op in list(walk(function)):
-        if isinstance(op, DivFOp) and shape_of(op.results[0].type):
+    for op in every(function, DivFOp):
+        if shape_of(op.results[0].type):
             repeat = decisions.note(RECIPROCAL, op, _repeated(op))
             if repeat is not None:
                 _rewrite(op, repeat, made)

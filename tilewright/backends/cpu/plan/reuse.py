@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 from tilewright.analysis.bounds import are_bounds
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, identity
+from tilewright.analysis.uniform import unrepeated
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import FunctionContext
 from tilewright.backends.cpu.plan.lanes import crosswise_loads, square_lanes, survey, vector_dim
@@ -32,7 +33,6 @@ from tilewright.backends.cpu.plan.subjects import MATERIALIZED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import element_type, i1, shape_of
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.gather import GatherOp
 
@@ -89,7 +89,7 @@ class _Sharing:
                         self.packed.setdefault(value, step)
         else:
             for value in filter(is_tile, step.needs):
-                smallest = _repeats(value)
+                smallest = unrepeated(value)
                 costly = smallest not in self.demands.placed and self.demands.cost(smallest) > tuning.LOOP_COST
                 if costly and isinstance(step.op, ForOp | WhileOp) and not self._are_bounds(smallest):
                     self._keep_before(smallest, step)
@@ -271,12 +271,3 @@ class _Sharing:
             if leaves & written:
                 return None
         return None
-
-
-def _repeats(value: SSAValue) -> SSAValue:
-    """The smaller tile that a tile repeats: kept by elements, nobody knows that rows of it have one address each."""
-    op = defining_op(value)
-    while isinstance(op, (BroadcastOp, ExpandDimsOp)):
-        value = op.operands[0]
-        op = defining_op(value)
-    return value

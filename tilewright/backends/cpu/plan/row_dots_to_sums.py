@@ -21,7 +21,7 @@ from tilewright.ir.attrs import I32
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, ir_name, shape_of, tile_type
 from tilewright.ir.values import defining_op
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.casts import ExtFOp, SIToFPOp, TruncFOp, UIToFPOp
 from tilewright.ops.control import FuncOp
@@ -38,7 +38,7 @@ _EXACT = {"bf16": 8, "f16": 11}  # bits of an integer that the type holds
 def lower_row_dots_to_sums(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such products of a function; says whether there was one."""
     changed = False
-    for dot in [op for op in walk(function) if isinstance(op, DotOp)]:
+    for dot in every(function, DotOp):
         if _is_one_row(dot) and decisions.note(DOT_AS_SUM, dot, _computed(dot)) is not None:
             _sum(dot)
             changed = True

@@ -15,39 +15,31 @@ from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Poly
 from tilewright.analysis.matrices import memory_operand
+from tilewright.analysis.recurrences import carried_sum
 from tilewright.backends.cpu.plan.steps import memory_bytes
 from tilewright.backends.cpu.plan.subjects import SWAPPED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import shape_of
-from tilewright.ir.walk import walk
-from tilewright.ops.control import ForOp, FuncOp
+from tilewright.ir.walk import every
+from tilewright.ops.control import FuncOp
 from tilewright.ops.dot import DotOp
-from tilewright.passes.rewriting import insert_before, loop_carrying, replace, transposed
+from tilewright.passes.rewriting import transposed
+from tilewright.passes.transposed_sums import sum_transposed
 
 
 def swap_dot_operands(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such products of loops of a function; says whether anything changed."""
     changed = False
-    for dot in [op for op in walk(function) if isinstance(op, DotOp)]:
-        number = number_of_sum(dot)
-        if number is None or not (_is_column(dot) or _lies_across(dot.a)):
+    for dot in every(function, DotOp):
+        number = carried_sum(dot)
+        matrix = len(shape_of(dot.d.type)) == 2
+        if number is None or not matrix or not (_is_column(dot) or _lies_across(dot.a)):
             continue
         if decisions.note(SWAPPED, dot, _swapped(dot)) is not None:
-            _swap(dot, number)
+            sum_transposed(dot, number, transposed(dot.b, dot), transposed(dot.a, dot))
             changed = True
     return changed
-
-
-def number_of_sum(dot: DotOp) -> int | None:
-    """Which of the values that its loop carries a dot adds to, if nobody else in the loop reads that; else None."""
-    loop, uses = dot.parent_op(), list(dot.results[0].uses)
-    if not isinstance(loop, ForOp) or len(shape_of(dot.d.type)) != 2 or len(uses) != 1:
-        return None
-    if uses[0].operation is not loop.body.block.last_op:
-        return None
-    argument = loop.carried[uses[0].index]
-    return uses[0].index if dot.c is argument and argument.has_one_use() else None
 
 
 def _lies_across(value: SSAValue) -> bool:
@@ -71,24 +63,3 @@ def _swapped(dot: DotOp) -> Answer[DotOp]:
     if not _lies_across(dot.b):
         return No("operand b lies along, and would be packed across")
     return Yes(dot, "both operands lie across")
-
-
-def _swap(dot: DotOp, number: int) -> None:
-    loop = dot.parent_op()
-    assert isinstance(loop, ForOp)
-    first, argument = loop.iter_args[number], loop.body.block.args[number + 1]
-    start = transposed(first, loop)
-    loop.operands[number + 3] = start
-    body = loop.body.block
-    new = body.insert_arg(start.type, argument.index)
-    made = DotOp.create(
-        operands=[transposed(dot.b, dot), transposed(dot.a, dot), new],
-        result_types=[start.type],
-        properties=dot.properties,
-    )
-    insert_before(made, dot)
-    replace(dot, [made.d])
-    body.erase_arg(argument)
-    results: list[SSAValue] = list(loop_carrying(loop, loop.iter_args).results)
-    results[number] = transposed(results[number], loop)
-    replace(loop, results)

@@ -35,7 +35,7 @@ from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise import AddFOp, AddIOp, MulFOp, MulIOp, SelectOp, SubFOp, SubIOp
 from tilewright.ops.gather import GatherOp
-from tilewright.ops.memory import LoadOp
+from tilewright.ops.memory import LoadOp, is_volatile
 from tilewright.ops.reduce import single_operation
 from tilewright.ops.shape import CatOp, JoinOp
 from tilewright.ops.spec import spec_of
@@ -228,7 +228,7 @@ class _TailValues:
             return None
         if isinstance(op, JoinOp | CatOp) and any(part.src == self.dim for part in side_bit(op, *at)[0]):
             return None
-        if isinstance(op, LoadOp) and "isVolatile" in op.properties:
+        if is_volatile(op):
             return None
         operands = operand_indices(*at)
         known = operands[1:2] if isinstance(op, LoadOp) else operands[:1] if isinstance(op, SelectOp) else []

@@ -20,11 +20,11 @@ from tilewright.backends.cpu.plan.subjects import UNROLLED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.values import is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import among, every
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.memory import LoadOp
+from tilewright.ops.memory import is_volatile
 from tilewright.passes.canonicalize import canonicalize
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
@@ -34,9 +34,9 @@ from tilewright.passes.rewriting import insert_before, replace, value_before
 def unroll_short_loops(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such loops of a function, inner ones first; says whether anything changed."""
     changed = False
-    loops = [op for op in walk(function) if isinstance(op, ForOp) and any(map(is_tile, op.results))]
+    loops = [op for op in every(function, ForOp) if any(map(is_tile, op.results))]
     for loop in reversed(loops):
-        if any(isinstance(op, DotOp) for op in loop.body.block.ops):  # has planners of its own
+        if any(among(loop.body.block.ops, DotOp)):  # has planners of its own
             continue
         iterations = _iterations(loop)
         if iterations is not None and decisions.note(UNROLLED, loop, _short(loop, iterations)) is not None:
@@ -62,7 +62,7 @@ def _short(loop: ForOp, iterations: range) -> Answer[range]:
     """Whether a loop should be written out."""
     body = [op for op in loop.body.block.ops if op is not loop.body.block.last_op]
     for op in body:
-        if not is_lazy(op) or (isinstance(op, LoadOp) and "isVolatile" in op.properties):
+        if not is_lazy(op) or is_volatile(op):
             return No(f"each iteration has a pass of its own for {describe_op(op)}", op)
     if len(iterations) * len(body) > tuning.UNROLLED_OPERATIONS:
         return No(f"that would be more than {tuning.UNROLLED_OPERATIONS} operations")

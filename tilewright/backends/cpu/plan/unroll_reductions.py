@@ -26,12 +26,12 @@ from tilewright.backends.cpu.plan.zero_terms import first_zero
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import element_type, pointee_bytes, shape_of, tile_type
-from tilewright.ir.values import defining_op, is_tile, property_int
-from tilewright.ir.walk import walk
+from tilewright.ir.values import defining_op, is_tile, property_int, users_of
+from tilewright.ir.walk import among, every
 from tilewright.ops.broadcast import BroadcastOp
 from tilewright.ops.elementwise import AddFOp, AddIOp
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import LoadOp
+from tilewright.ops.memory import LoadOp, is_volatile
 from tilewright.ops.reduce import ReduceOp, single_operation
 from tilewright.ops.shape import ReshapeOp, SplitOp, TransOp
 from tilewright.ops.spec import spec_of
@@ -40,7 +40,7 @@ from tilewright.passes.rewriting import insert_before, replace, value_before
 
 def unroll_reductions(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such reductions of a function; says whether there were any."""
-    found = [op for op in walk(function) if isinstance(op, ReduceOp) and _is_short(op)]
+    found = [op for op in every(function, ReduceOp) if _is_short(op)]
     if not found:
         return False
     analysis, changed = AffineAnalysis(lambda value: False, ElementFacts(function)), False
@@ -79,7 +79,7 @@ def _slices(op: ReduceOp, analysis: AffineAnalysis) -> Answer[int]:
             continue
         seen.add(key)
         maker = defining_op(key[0])
-        if maker is None or not is_lazy(maker) or "isVolatile" in maker.properties:
+        if maker is None or not is_lazy(maker) or is_volatile(maker):
             return No(
                 f"it needs {describe_op(maker)} as a whole" if maker is not None else "a loop carries what it needs"
             )
@@ -106,8 +106,8 @@ def _is_broadcast(value: SSAValue) -> bool:
     """Whether somebody who computes a value in its own pass wants an element of it several times."""
     seen, stack = {value}, [value]
     while stack:
-        users = [use.operation for use in stack.pop().uses]
-        if any(isinstance(user, BroadcastOp) for user in users):
+        users = users_of(stack.pop())
+        if any(among(users, BroadcastOp)):
             return True
         further = {result for user in users if is_lazy(user) for result in user.results} - seen
         seen |= further

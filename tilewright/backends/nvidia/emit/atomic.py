@@ -172,9 +172,8 @@ def _rmw_name(kind: str, t: T, count: int) -> str:
 
 
 @emits(AtomicRMWOp)
-def emit_atomic_rmw(k: Kernel, op: Operation) -> None:
+def emit_atomic_rmw(k: Kernel, op: AtomicRMWOp) -> None:
     """Combine values into memory; the old values are the result."""
-    assert isinstance(op, AtomicRMWOp)
     tell_atomic(k.decisions, op)
     pointers, values, on = k.tile(op.ptr), k.tile(op.val), _enabled(k, op.ptr, op.mask)
     attrs, used, t = op.attr_values(), bool(op.result.uses), values[0].type
@@ -237,9 +236,8 @@ def _by_exchange(k: Kernel, qualifiers: str, kind: str, address: V, value: V, on
 
 
 @emits(AtomicCASOp)
-def emit_atomic_cas(k: Kernel, op: Operation) -> None:
+def emit_atomic_cas(k: Kernel, op: AtomicCASOp) -> None:
     """Compare and swap, element by element."""
-    assert isinstance(op, AtomicCASOp)
     tell_atomic(k.decisions, op)
     pointers, expected, values = (k.tile(operand) for operand in op.operands)
     attrs, on, t = op.attr_values(), _enabled(k, op.ptr, None), values[0].type
@@ -258,9 +256,8 @@ def emit_atomic_cas(k: Kernel, op: Operation) -> None:
 
 
 @emits(AtomicLoadOp)
-def emit_atomic_load(k: Kernel, op: Operation) -> None:
+def emit_atomic_load(k: Kernel, op: AtomicLoadOp) -> None:
     """Read each element once, by its owner: threads that hold copies must not see different values."""
-    assert isinstance(op, AtomicLoadOp)
     tell_atomic(k.decisions, op)
     pointers, on, t = k.tile(op.ptr), _enabled(k, op.ptr, op.mask), k.element(op.result)
     attrs, registers, stored = op.attr_values(), _unique(k, op.ptr), max(8, t.bits)
@@ -276,9 +273,8 @@ def emit_atomic_load(k: Kernel, op: Operation) -> None:
 
 
 @emits(AtomicStoreOp)
-def emit_atomic_store(k: Kernel, op: Operation) -> None:
+def emit_atomic_store(k: Kernel, op: AtomicStoreOp) -> None:
     """Write each element once, by its owner."""
-    assert isinstance(op, AtomicStoreOp)
     tell_atomic(k.decisions, op)
     pointers, values, on = k.tile(op.ptr), k.tile(op.value), _enabled(k, op.ptr, op.mask)
     attrs, registers = op.attr_values(), _unique(k, op.ptr)

@@ -43,9 +43,8 @@ def emit_descriptor(k: Kernel, op: Operation) -> None:
 
 
 @emits(InitBarrierOp)
-def emit_init_barrier(k: Kernel, op: Operation) -> None:
+def emit_init_barrier(k: Kernel, op: InitBarrierOp) -> None:
     """One thread makes the barriers; every thread waits for phase 0 of each first."""
-    assert isinstance(op, InitBarrierOp)
     f, buffer = k.f, k.buffer(op.src)
     with f.if_(k.first_thread()):
         for stage in range(memdesc_count(op.src.type)):
@@ -58,9 +57,8 @@ def emit_init_barrier(k: Kernel, op: Operation) -> None:
 
 
 @emits(WaitBarrierOp)
-def emit_wait_barrier(k: Kernel, op: Operation) -> None:
+def emit_wait_barrier(k: Kernel, op: WaitBarrierOp) -> None:
     """Wait for the phase of a stage that is next for this thread."""
-    assert isinstance(op, WaitBarrierOp)
     f, barrier, stage = k.f, k.buffer(op.barrier), k.scalar(op.stage)
     assert barrier.phases is not None
     seen = f.load(I32, barrier.phases, align=4)
@@ -85,9 +83,8 @@ def stage_of(k: Kernel, barrier: Buffer, stage: V) -> V:
 
 
 @emits(TmaLoadOp)
-def emit_load(k: Kernel, op: Operation) -> None:
+def emit_load(k: Kernel, op: TmaLoadOp) -> None:
     """Start the copies of a block to a buffer."""
-    assert isinstance(op, TmaLoadOp)
     f, plan = k.f, made_plan(op.desc.type)
     with f.if_(f.and_(k.first_thread(), k.scalar(op.pred))):
         place = stage_of(k, k.buffer(op.barrier), k.scalar(op.stage))
@@ -101,9 +98,8 @@ def emit_load(k: Kernel, op: Operation) -> None:
 
 
 @emits(TmaStoreOp)
-def emit_store(k: Kernel, op: Operation) -> None:
+def emit_store(k: Kernel, op: TmaStoreOp) -> None:
     """Copy a buffer to a block, and wait until it is there."""
-    assert isinstance(op, TmaStoreOp)
     f, plan = k.f, made_plan(op.desc.type)
     with f.if_(k.first_thread()):
         name = f"{_TENSOR}.s2g.tile.{len(plan.box)}d"
@@ -118,21 +114,19 @@ def emit_store(k: Kernel, op: Operation) -> None:
 _SLICES = 2  # of a warp: one is copied while the next is written
 
 
-def _slice_bytes(op: Operation) -> int:
-    assert isinstance(op, TmaStoreSlicesOp)
+def _slice_bytes(op: TmaStoreSlicesOp) -> int:
     return made_plan(op.desc.type).box_bytes
 
 
 @scratch(TmaStoreSlicesOp, waits=lambda op: False, alignment=SWIZZLE_ALIGNMENT[128])
-def slices_scratch(op: Operation) -> int:
+def slices_scratch(op: TmaStoreSlicesOp) -> int:
     """Bytes of the slices of all warps."""
     return _SLICES * _slice_bytes(op) * layout_of(op.operands[1]).in_sizes["warp"]
 
 
 @emits(TmaStoreSlicesOp)
-def emit_store_slices(k: Kernel, op: Operation) -> None:
+def emit_store_slices(k: Kernel, op: TmaStoreSlicesOp) -> None:
     """Write and copy a slice after the other; what a lane copies, the others of its warp have written."""
-    assert isinstance(op, TmaStoreSlicesOp)
     f, plan, size = k.f, made_plan(op.desc.type), _slice_bytes(op)
     slices = slices_of(layout_of(op.src), plan)
     assert slices is not None

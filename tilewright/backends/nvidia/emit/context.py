@@ -12,6 +12,7 @@ import functools
 import itertools
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
+from typing import Any, TypeVar
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import IsTerminator
@@ -57,14 +58,14 @@ class Buffer:
 
 
 Value = V | Tile | Buffer
-Emit = Callable[["Kernel", Operation], None]
-EMITTERS: dict[type[Operation], Emit] = {}
+Kind = TypeVar("Kind", bound=Operation)
+EMITTERS: dict[type[Operation], Callable[[Kernel, Any], None]] = {}
 
 
-def emits(*kinds: type[Operation]) -> Callable[[Emit], Emit]:
+def emits(*kinds: type[Kind]) -> Callable[[Callable[[Kernel, Kind], None]], Callable[[Kernel, Kind], None]]:
     """Decorator: this function emits operations of these classes."""
 
-    def register(function: Emit) -> Emit:
+    def register(function: Callable[[Kernel, Kind], None]) -> Callable[[Kernel, Kind], None]:
         for kind in kinds:
             if kind in EMITTERS:
                 raise InternalError(f"two emitters for {kind.name}")

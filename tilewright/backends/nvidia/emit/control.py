@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from tilewright.analysis.iterations import counter_of
 from tilewright.backends.llvm.types import I8, I64, V, const
@@ -54,9 +54,8 @@ def _bind(k: Kernel, targets: Sequence[SSAValue], like: Sequence[SSAValue], flat
 
 
 @emits(ForOp)
-def emit_for(k: Kernel, op: Operation) -> None:
+def emit_for(k: Kernel, op: ForOp) -> None:
     """A counted loop; an unsigned comparison of bounds is made by widening them."""
-    assert isinstance(op, ForOp)
     f, body = k.f, op.body.block
     low, high, step = (k.scalar(value) for value in op.operands[:3])
     narrow = low.type
@@ -83,9 +82,8 @@ def emit_for(k: Kernel, op: Operation) -> None:
 
 
 @emits(IfOp)
-def emit_if(k: Kernel, op: Operation) -> None:
+def emit_if(k: Kernel, op: IfOp) -> None:
     """A branch that all threads of the block take together."""
-    assert isinstance(op, IfOp)
     yielded: list[SSAValue] = []
 
     def side(number: int) -> Callable[[], list[V]]:
@@ -106,9 +104,8 @@ def emit_if(k: Kernel, op: Operation) -> None:
 
 
 @emits(WhileOp)
-def emit_while(k: Kernel, op: Operation) -> None:
+def emit_while(k: Kernel, op: WhileOp) -> None:
     """A loop whose first region decides and hands values on, to the second region and to the results."""
-    assert isinstance(op, WhileOp)
     before, after = op.before.block, op.after.block
     inits = list(op.operands)
     handed: list[SSAValue] = []

@@ -29,9 +29,8 @@ _FP8 = {"f8E4M3FN": "e4m3x2", "f8E5M2": "e5m2x2"}
 _SIXTEEN = {"f16": F16, "bf16": BF16}
 
 
-def convert(k: Kernel, op: Operation, name: str, registers: Tile) -> Tile:
+def convert(k: Kernel, op: TileOp, name: str, registers: Tile) -> Tile:
     """Apply conversion `name` (see `llvm.casts.convert`) to all registers of the operand of `op`."""
-    assert isinstance(op, TileOp)
     src, dst = (ir_name(element_type(v.type)) for v in (op.operands[0], op.results[0]))
     rounding = str(op.attr_values().get("rounding") or "rtne")
     if name in ("sitofp", "uitofp") and src == "i8" and _goes_by_words(op, dst, len(registers)):

@@ -36,9 +36,8 @@ _AXES = ("ctaid.x", "ctaid.y", "ctaid.z")
 
 
 @emits(PrintOp)
-def emit_print(k: Kernel, op: Operation) -> None:
+def emit_print(k: Kernel, op: PrintOp) -> None:
     """A line for each element of each operand, or one line with the prefix alone."""
-    assert isinstance(op, PrintOp)
     if not op.operands:
         _call(k, f"pid (%d, %d, %d){_prefix(op)}\n", k.first_thread(), [])
     for number, value in enumerate(op.operands):
@@ -106,9 +105,8 @@ def _define(f: NvFunction, text: str) -> None:
 
 
 @emits(AssertOp)
-def emit_assert(k: Kernel, op: Operation) -> None:
+def emit_assert(k: Kernel, op: AssertOp) -> None:
     """End the block unless all elements hold."""
-    assert isinstance(op, AssertOp)
     f, condition = k.f, op.condition
     if k.log is None:
         raise InternalError("an assertion has nowhere to report to")

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute
 
 from tilewright.backends.llvm.casts import convert
 from tilewright.backends.llvm.types import BF16, F16, F32, I16, I32, T, V, const, zero
@@ -35,9 +35,8 @@ Place = tuple[int, ...]
 
 
 @emits(DotOp)
-def emit_dot(k: Kernel, op: Operation) -> None:
+def emit_dot(k: Kernel, op: DotOp) -> None:
     """A product; the layouts say which instruction it is planned for."""
-    assert isinstance(op, DotOp)
     c = widened(k, op.c.type, k.tile(op.c))
     made = _multiply_adds(k, op, c) if is_fma(operand_layout(op, 0)) else _tensor_cores(k, op, c)
     k.set(op.d, narrowed(k, op.d.type, made))

@@ -64,16 +64,15 @@ def compute(k: Kernel, name: str, *args: V, **attributes: Any) -> V:
     return shared.emit(k.f, name, *args, **attributes)
 
 
-def _attributes(op: Operation) -> dict[str, Any]:
+def _attributes(op: TileOp) -> dict[str, Any]:
     """Attributes that an entry of the table takes."""
-    assert isinstance(op, TileOp)
     values = op.attr_values()
     if "propagateNan" in values:
         return {"propagate_nan": values["propagateNan"] != "none"}
     return {"predicate": values["predicate"]} if "predicate" in values else {}
 
 
-def _emit(k: Kernel, op: Operation) -> None:
+def _emit(k: Kernel, op: TileOp) -> None:
     """Every register of the result from the same register of the operands; a scalar operand serves all of them.
 
     Registers that are known to be equal are computed once: those of equal operands, and those in one run of equal

@@ -50,18 +50,16 @@ from tilewright.ops.gather import GatherOp, HistogramOp
 
 
 @scratch(GatherOp)
-def gather_scratch(op: Operation) -> int:
+def gather_scratch(op: GatherOp) -> int:
     """Bytes of the source, unless no thread reads what another warp holds."""
-    assert isinstance(op, GatherOp)
     if _flip_of(op) is not None or _within_warp_of(op) is not None:
         return 0
     return starts([op.src.type], prod(padded_shape(shape_of(op.src.type))))[-1]
 
 
 @emits(GatherOp)
-def emit_gather(k: Kernel, op: Operation) -> None:
+def emit_gather(k: Kernel, op: GatherOp) -> None:
     """A gather; an index outside of the source takes its first or last element."""
-    assert isinstance(op, GatherOp)
     if layout_of(op.indices) != layout_of(op.result):
         raise InternalError("a gather gives its result in the layout of its index")
     difference, plan = _flip_of(op), _within_warp_of(op)
@@ -255,9 +253,8 @@ def histogram_scratch(op: Operation) -> int:
 
 
 @emits(HistogramOp)
-def emit_histogram(k: Kernel, op: Operation) -> None:
+def emit_histogram(k: Kernel, op: HistogramOp) -> None:
     """Counts in shared memory; values outside of the bins are not counted."""
-    assert isinstance(op, HistogramOp)
     f, layout, (bins,) = k.f, layout_of(op.src), shape_of(op.result.type)
     room = Room(k, k.scratch(op), i32)
     _zero(k, room, padded_shape((bins,))[0])

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from tilewright.backends.llvm.types import F32, F64, I1, I16, I32, I64, PTR, T, V
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
@@ -119,16 +119,14 @@ def _listed(values: Sequence[SSAValue]) -> str:
 
 
 @scratch(InlineAsmOp)
-def inline_asm_scratch(op: Operation) -> int:
+def inline_asm_scratch(op: InlineAsmOp) -> int:
     """Room for one result at a time, where threads that hold copies might see different ones."""
-    assert isinstance(op, InlineAsmOp)
     return 0 if op.attr_values()["pure"] else max((publish_bytes(result) for result in op.results), default=0)
 
 
 @emits(InlineAsmOp)
-def emit_inline_asm(k: Kernel, op: Operation) -> None:
+def emit_inline_asm(k: Kernel, op: InlineAsmOp) -> None:
     """The assembly once for every `pack` registers; what has effects may differ by thread, so the owner's counts."""
-    assert isinstance(op, InlineAsmOp)
     attrs = op.attr_values()
     pack, constraints = int(attrs["packed_element"]), parse_constraints(attrs["constraints"])
     _check_counts(k, op, constraints, pack)

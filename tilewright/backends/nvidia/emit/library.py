@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import re
 
-from xdsl.ir import Operation
-
 from tilewright.backends.llvm import elementwise as shared
 from tilewright.backends.llvm import foreign
 from tilewright.backends.llvm.types import F32, T, V, const
@@ -67,9 +65,8 @@ def _compute(k: Kernel, symbol: str, result: T, args: tuple[V, ...], own: str | 
 
 
 @emits(ExternElementwiseOp)
-def emit_extern(k: Kernel, op: Operation) -> None:
+def emit_extern(k: Kernel, op: ExternElementwiseOp) -> None:
     """A function of the library on every register."""
-    assert isinstance(op, ExternElementwiseOp)
     symbol, tiles = op.attr_values()["symbol"], [k.tile(operand) for operand in op.operands]
     kinds = {ir_name(element_type(value.type)) for value in (*op.operands, *op.results)}
     own = math_name(symbol) if kinds in ({"f32"}, {"f64"}) else None

@@ -33,7 +33,7 @@ from tilewright.base.target import Target
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import location_of
 from tilewright.ir.types import ir_name, is_pointer
-from tilewright.ir.walk import every, walk
+from tilewright.ir.walk import contains, every, walk
 from tilewright.ops.debug import AssertOp
 from tilewright.ops.descriptor import MakeTensorDescOp
 from tilewright.ops.function import FuncOp, ReturnOp
@@ -101,11 +101,11 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     llvm = NvModule(features_of(target))
     symbol = re.sub(r"[^A-Za-z0-9_$]", "_", function.symbol)
     block = function.body.block
-    needs_log = any(isinstance(op, AssertOp) for op in walk(function))
+    needs_log = contains(function, AssertOp)
     descriptors = every(function, MakeTensorDescOp)
     parameters: list[T | tuple[T, str]] = [_parameter(argument.type) for argument in block.args]
     parameters += [(PTR, _TENSOR_MAP)] * len(descriptors)
-    persistent = any(isinstance(op, ProgramCountOp) for op in walk(function))
+    persistent = contains(function, ProgramCountOp)
     parameters += [I32] * 3 if persistent else []
     if needs_log:
         parameters.append(I64)
@@ -119,7 +119,7 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
         f.debug_scope(place.file, place.line)
     k = Kernel(f, arch, options, axis_facts(function), allocation.offsets, exchange_room=room, given_team=team)
     k.extra_warps = extra
-    k.inline_only = any(isinstance(op, WarpGroupDotOp) for op in walk(function))
+    k.inline_only = contains(function, WarpGroupDotOp)
     k.start()
     cluster.enter(k)
     for argument, value in zip(block.args, f.args, strict=False):

@@ -217,9 +217,8 @@ def _around(at: int, masked: list[V], caches: Caching) -> tuple[str, str]:
 
 
 @emits(LoadOp)
-def emit_load(k: Kernel, op: Operation) -> None:
+def emit_load(k: Kernel, op: LoadOp) -> None:
     """A load; elements that are off get the value given for them, else zero."""
-    assert isinstance(op, LoadOp)
     mask, other = [*op.masked, None, None][:2]
     pointers = k.tile(op.ptr)
     masks = k.tile(mask) if mask is not None else None
@@ -250,9 +249,8 @@ def with_copies(pointer: SSAValue, made: dict[int, V], count: int) -> Tile:
 
 
 @emits(StoreOp)
-def emit_store(k: Kernel, op: Operation) -> None:
+def emit_store(k: Kernel, op: StoreOp) -> None:
     """A store; each element is stored by one thread that holds it."""
-    assert isinstance(op, StoreOp)
     mask = op.masked[0] if op.masked else None
     pointers, values = k.tile(op.ptr), k.tile(op.value)
     masks = k.tile(mask) if mask is not None else None

@@ -156,7 +156,7 @@ def _gather(value: int, bits: Sequence[int]) -> int:
 
 
 @scratch(ReduceOp)
-def reduce_scratch(op: Operation) -> int:
+def reduce_scratch(op: ReduceOp) -> int:
     """Bytes of the partial results of all warps."""
     plan, _ = _plan_of(op)
     if not plan.exchanged:
@@ -165,7 +165,7 @@ def reduce_scratch(op: Operation) -> int:
 
 
 @emits(ReduceOp)
-def emit_reduce(k: Kernel, op: Operation) -> None:
+def emit_reduce(k: Kernel, op: ReduceOp) -> None:
     """A reduction of any number of tiles by any body."""
     plan, axis = _plan_of(op)
     k.decisions.once(REDUCTION, op, lambda: _told(plan))
@@ -200,8 +200,7 @@ def _told(plan: ReductionPlan) -> Answer[ReductionPlan]:
     return Yes(plan, ", then ".join(parts) or "one element for each result")
 
 
-def _plan_of(op: Operation) -> tuple[ReductionPlan, int]:
-    assert isinstance(op, ReduceOp)
+def _plan_of(op: ReduceOp) -> tuple[ReductionPlan, int]:
     axis = int(op.attr_values()["axis"])
     return plan_reduction(common_layout(op), axis), axis
 
@@ -223,14 +222,14 @@ def _butterfly(combiner: Combiner, step: Step, live: dict[int, Partial]) -> dict
 
 
 def _chosen(
-    combiner: Combiner, op: Operation, plan: ReductionPlan, live: dict[int, Partial]
+    combiner: Combiner, op: ReduceOp, plan: ReductionPlan, live: dict[int, Partial]
 ) -> dict[int, Partial] | None:
     """A sum over two lanes, one of whose elements is multiplied by one and the other by zero: that element.
 
     Networks that sort write the two ends of a pair so. Nothing is multiplied or added, and both sums of one tile share
     the elements of the other lanes.
     """
-    found = chosen_of_two(op) if isinstance(combiner.operation, AddIOp) and len(op.operands) == 1 else None
+    found = chosen_of_two(op)
     if found is None or len(plan.lanes) != 1 or plan.registers or plan.exchanged:
         return None
     k, (step,), (tile, number) = combiner.k, plan.lanes, found

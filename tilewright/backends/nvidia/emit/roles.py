@@ -9,8 +9,6 @@ Source: PTX ISA, "setmaxnreg", "mbarrier", "barrier".
 
 from __future__ import annotations
 
-from xdsl.ir import Operation
-
 from tilewright.backends.llvm.types import I1, I32, V
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.emit.bulk import stage_of
@@ -21,23 +19,20 @@ _REGISTERS_AT_MOST = 65536  # of a multiprocessor
 
 
 @emits(WarpIdOp)
-def emit_warp_id(k: Kernel, op: Operation) -> None:
+def emit_warp_id(k: Kernel, op: WarpIdOp) -> None:
     """The number of the warp, the same for all its lanes to the assembler as well."""
-    assert isinstance(op, WarpIdOp)
     k.set(op.result, k.warp)
 
 
 @emits(ElectOp)
-def emit_elect(k: Kernel, op: Operation) -> None:
+def emit_elect(k: Kernel, op: ElectOp) -> None:
     """Whether this is the first thread of a warp."""
-    assert isinstance(op, ElectOp)
     k.set(op.result, k.f.icmp("eq", k.thread, WARP * int(op.attr_values()["warp"])))
 
 
 @emits(EnterRoleOp)
-def emit_enter_role(k: Kernel, op: Operation) -> None:
+def emit_enter_role(k: Kernel, op: EnterRoleOp) -> None:
     """From here on, in order of emission, barriers and the first thread are those of the role."""
-    assert isinstance(op, EnterRoleOp)
     attrs = op.attr_values()
     warps, registers = int(attrs["num_warps"]), int(attrs["registers"])
     k.first = WARP * int(attrs["first_warp"])
@@ -48,9 +43,8 @@ def emit_enter_role(k: Kernel, op: Operation) -> None:
 
 
 @emits(WaitPhaseOp)
-def emit_wait_phase(k: Kernel, op: Operation) -> None:
+def emit_wait_phase(k: Kernel, op: WaitPhaseOp) -> None:
     """Wait for a phase of a stage."""
-    assert isinstance(op, WaitPhaseOp)
     f, place, parity = k.f, stage_of(k, k.buffer(op.barrier), k.scalar(op.stage)), k.scalar(op.parity)
 
     def under_way(_: list[V]) -> V:
@@ -61,9 +55,8 @@ def emit_wait_phase(k: Kernel, op: Operation) -> None:
 
 
 @emits(ArriveBarrierOp)
-def emit_arrive(k: Kernel, op: Operation) -> None:
+def emit_arrive(k: Kernel, op: ArriveBarrierOp) -> None:
     """All lanes of a warp have read; one of them says so."""
-    assert isinstance(op, ArriveBarrierOp)
     f = k.f
     place = stage_of(k, k.buffer(op.barrier), k.scalar(op.stage))
     f.warp_barrier()

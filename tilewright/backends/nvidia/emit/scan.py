@@ -19,8 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from xdsl.ir import Operation
-
 from tilewright.backends.llvm.types import I1, V, const
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
 from tilewright.backends.nvidia.emit.convert import conversion_bytes, convert_registers
@@ -101,9 +99,8 @@ def _canonical(layout: LinearLayout, axis: int) -> LinearLayout:
 
 
 @scratch(ScanOp)
-def scan_scratch(op: Operation) -> int:
+def scan_scratch(op: ScanOp) -> int:
     """Bytes of the totals of all warps, or of a conversion, which comes before or after."""
-    assert isinstance(op, ScanOp)
     layout, working, levels = _plan_of(op)
     types = [operand.type for operand in op.operands]
     totals = sum(_totals_bytes(op, level) for level in levels if level.kind == "warp")
@@ -112,9 +109,8 @@ def scan_scratch(op: Operation) -> int:
 
 
 @emits(ScanOp)
-def emit_scan(k: Kernel, op: Operation) -> None:
+def emit_scan(k: Kernel, op: ScanOp) -> None:
     """An inclusive scan of any number of tiles by any body."""
-    assert isinstance(op, ScanOp)
     layout, working, levels = _plan_of(op)
     made = [k.tile(operand) for operand in op.operands]
     if working != layout:

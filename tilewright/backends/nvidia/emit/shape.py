@@ -60,17 +60,15 @@ def emit_poison(k: Kernel, op: Operation) -> None:
 
 
 @emits(MakeRangeOp)
-def emit_range(k: Kernel, op: Operation) -> None:
+def emit_range(k: Kernel, op: MakeRangeOp) -> None:
     """The coordinate, and where the range starts."""
-    assert isinstance(op, MakeRangeOp)
     start = op.attr_values()["start"]
     k.set(op.results[0], [k.f.add(place, start) for place in k.coordinates(layout_of(op.results[0]), 0)])
 
 
 @emits(ConstantOp)
-def emit_constant(k: Kernel, op: Operation) -> None:
+def emit_constant(k: Kernel, op: ConstantOp) -> None:
     """A number, a tile of one number, or a table in memory that each thread reads its elements of."""
-    assert isinstance(op, ConstantOp)
     value, type_ = op.attr_values()["value"], op.results[0].type
     t, element = k.element(type_), element_type(type_)
     if not isinstance(value, np.ndarray):
@@ -142,9 +140,8 @@ def _wrapped(layout: LinearLayout, shape: tuple[int, ...]) -> LinearLayout:
 
 
 @emits(ExpandDimsOp)
-def emit_expand_dims(k: Kernel, op: Operation) -> None:
+def emit_expand_dims(k: Kernel, op: TileOp) -> None:
     """A dim of size 1 is no part of a position."""
-    assert isinstance(op, TileOp)
     _rename(k, op, _without(layout_of(op.results[0]), op.attr_values()["axis"]))
 
 
@@ -157,17 +154,15 @@ def _without(layout: LinearLayout, axis: int) -> LinearLayout:
 
 
 @emits(TransOp)
-def emit_trans(k: Kernel, op: Operation) -> None:
+def emit_trans(k: Kernel, op: TransOp) -> None:
     """Dims in another order."""
-    assert isinstance(op, TransOp)
     order = op.attr_values()["order"]
     _rename(k, op, transpose_tile(layout_of(op.result), [order.index(dim) for dim in range(len(order))]))
 
 
 @emits(JoinOp)
-def emit_join(k: Kernel, op: Operation) -> None:
+def emit_join(k: Kernel, op: JoinOp) -> None:
     """Registers of both operands in turn."""
-    assert isinstance(op, JoinOp)
     both = [value for pair in zip(k.tile(op.lhs), k.tile(op.rhs), strict=True) for value in pair]
     k.set(op.result, _renamed(k, op, both, join_tiles(layout_of(op.lhs)), layout_of(op.result)))
 

@@ -75,9 +75,8 @@ def load_tile(k: Kernel, layout: LinearLayout, buffer: Buffer, t: T) -> Tile:
 
 
 @emits(LocalAllocOp)
-def emit_local_alloc(k: Kernel, op: Operation) -> None:
+def emit_local_alloc(k: Kernel, op: LocalAllocOp) -> None:
     """Buffers, the first of them filled if a tile is given."""
-    assert isinstance(op, LocalAllocOp)
     type_ = op.result.type
     assert isinstance(type_, MemDescType)
     buffer = Buffer(k.scratch(op), layout_of(type_), element_type(type_.tile), buffer_stride(type_))
@@ -87,32 +86,28 @@ def emit_local_alloc(k: Kernel, op: Operation) -> None:
 
 
 @emits(LocalStoreOp)
-def emit_local_store(k: Kernel, op: Operation) -> None:
+def emit_local_store(k: Kernel, op: LocalStoreOp) -> None:
     """A tile into a buffer."""
-    assert isinstance(op, LocalStoreOp)
     store_tile(k, k.tile(op.value), layout_of(op.value), k.buffer(op.dst))
 
 
 @emits(LocalLoadOp)
-def emit_local_load(k: Kernel, op: Operation) -> None:
+def emit_local_load(k: Kernel, op: LocalLoadOp) -> None:
     """A tile out of a buffer."""
-    assert isinstance(op, LocalLoadOp)
     k.set(op.result, load_tile(k, layout_of(op.result), k.buffer(op.src), k.element(op.result)))
 
 
 @emits(MemDescIndexOp)
-def emit_memdesc_index(k: Kernel, op: Operation) -> None:
+def emit_memdesc_index(k: Kernel, op: MemDescIndexOp) -> None:
     """One buffer of several."""
-    assert isinstance(op, MemDescIndexOp)
     ring = k.buffer(op.src)
     place = k.f.mul(k.scalar(op.index), ring.stride, "nuw nsw")
     k.set(op.result, Buffer(k.f.shared_at(ring.base, place), layout_of(op.result), ring.element))
 
 
 @emits(BarrierOp)
-def emit_barrier(k: Kernel, op: Operation) -> None:
+def emit_barrier(k: Kernel, op: BarrierOp) -> None:
     """All threads of the block wait for each other; for global memory, all of the program."""
-    assert isinstance(op, BarrierOp)
     if k.team.blocks > 1 and op.attr_values()["space"] == "global":
         cluster.barrier(k)
     else:
@@ -130,13 +125,12 @@ def emit_fence(k: Kernel, op: Operation) -> None:
 
 
 @emits(AsyncCopyOp)
-def emit_async_copy(k: Kernel, op: Operation) -> None:
+def emit_async_copy(k: Kernel, op: AsyncCopyOp) -> None:
     """Elements from global memory to a buffer; what cp.async cannot move goes through registers.
 
     Priorities in caches are for loads and the copy engine: to Hopper `cp.async` with a policy is an illegal
     instruction, as nvJitLink and ptxas of CUDA 13.0 assemble it.
     """
-    assert isinstance(op, AsyncCopyOp)
     mask, other = [*op.masked, None, None][:2]
     buffer, layout = k.buffer(op.dst), layout_of(op.ptr)
     pointers, inside = k.tile(op.ptr), k.inside(op.ptr.type)
@@ -168,9 +162,8 @@ def emit_commit(k: Kernel, op: Operation) -> None:
 
 
 @emits(AsyncWaitOp)
-def emit_wait(k: Kernel, op: Operation) -> None:
+def emit_wait(k: Kernel, op: AsyncWaitOp) -> None:
     """Wait until few enough groups are under way."""
-    assert isinstance(op, AsyncWaitOp)
     k.f.call("llvm.nvvm.cp.async.wait.group", VOID, (const(I32, int(op.attr_values()["num"])),))
 
 

@@ -17,7 +17,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from tilewright.backends.llvm.types import F32, I32, I64, T, V, const, zero
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, Tile, emits
@@ -32,6 +32,7 @@ from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp, WarpGroupDotWait
 from tilewright.backends.nvidia.tgir.types import layout_of, memdesc_shape
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import bit_width, ir_name
+from tilewright.ir.walk import among
 from tilewright.layouts.f2 import LayoutError
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT, hardware_swizzled
@@ -43,9 +44,8 @@ _TYPES = {"f16": "f16", "bf16": "bf16", "f32": "tf32", "i8": "s8", **FP8}
 
 
 @emits(WarpGroupDotOp)
-def emit_warp_group_dot(k: Kernel, op: Operation) -> None:
+def emit_warp_group_dot(k: Kernel, op: WarpGroupDotOp) -> None:
     """Start a product, and wait for it unless it is asynchronous."""
-    assert isinstance(op, WarpGroupDotOp)
     attrs = op.attr_values()
     product = _Product.of(k, op)
     c = widened(k, op.c.type, k.tile(op.c))
@@ -69,13 +69,12 @@ def emit_warp_group_dot(k: Kernel, op: Operation) -> None:
 
 
 @emits(WarpGroupDotWaitOp)
-def emit_warp_group_dot_wait(k: Kernel, op: Operation) -> None:
+def emit_warp_group_dot_wait(k: Kernel, op: WarpGroupDotWaitOp) -> None:
     """Wait until few enough products are in flight; those that are waited for may be used after it."""
-    assert isinstance(op, WarpGroupDotWaitOp)
     inputs = [k.tile(value) for value in op.inputs]
     pendings = int(op.attr_values()["pendings"])
     makers = [value.owner for value in op.inputs]
-    dots = [maker for maker in makers if isinstance(maker, WarpGroupDotOp)]
+    dots = among(makers, WarpGroupDotOp)
     if len(dots) == len(makers) == pendings:  # these go on, each in so many groups
         pendings = sum(len(_parts(dot)) for dot in dots)
     done = _wait(k, [v for tile in inputs for v in tile], pendings)

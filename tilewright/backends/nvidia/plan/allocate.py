@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
@@ -38,11 +39,12 @@ from tilewright.backends.nvidia.tgir.types import MemDescType, memdesc_bytes, me
 from tilewright.base.errors import InternalError
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, ir_name, shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, walk
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT
 from tilewright.ops.control import ForOp, WhileOp
 
-ScratchBytes = Callable[[Operation], int]
+Kind = TypeVar("Kind", bound=Operation)
+ScratchBytes = Callable[[Kind], int]
 Waits = Callable[[Operation], bool]
 _LARGEST_ALIGNMENT = max(SWIZZLE_ALIGNMENT.values())
 _LEAST_ALIGNMENT = 16  # the widest access of a thread
@@ -54,7 +56,7 @@ APART = "tw.apart"  # of an operation whose scratch keeps clear of all buffers
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    size: ScratchBytes
+    size: ScratchBytes[Any]
     waits: Waits
     alignment: int
 
@@ -63,8 +65,8 @@ _RULES: dict[type[Operation], _Rule] = {}
 
 
 def scratch(
-    *kinds: type[Operation], waits: Waits = lambda op: True, alignment: int = 128
-) -> Callable[[ScratchBytes], ScratchBytes]:
+    *kinds: type[Kind], waits: Waits = lambda op: True, alignment: int = 128
+) -> Callable[[ScratchBytes[Kind]], ScratchBytes[Kind]]:
     """Decorator: this function tells how many bytes of scratch operations of these classes need (0 for none).
 
     The operation must write its scratch before it reads it, and make the barriers in between itself.
@@ -75,7 +77,7 @@ def scratch(
         alignment: of the scratch, in bytes: of all banks, as plans of accesses count on offsets in a line.
     """
 
-    def register(function: ScratchBytes) -> ScratchBytes:
+    def register(function: ScratchBytes[Kind]) -> ScratchBytes[Kind]:
         for kind in kinds:
             if kind in _RULES:
                 raise InternalError(f"two rules for the scratch of {kind.name}")
@@ -257,10 +259,9 @@ def _apart(function: Operation, pieces: Sequence[Piece]) -> set[tuple[Operation,
     used = [piece.op for piece in pieces if piece.size <= tuning.APART_BYTES and not isinstance(piece.op, LocalAllocOp)]
     pairs = set(pairwise(used))
     members = set(used)
-    for loop in walk(function):
-        if isinstance(loop, (ForOp, WhileOp)):
-            inside = [op for op in walk(loop) if op in members]
-            pairs |= {(inside[-1], inside[0])} if len(inside) > 1 else set()
+    for loop in every(function, ForOp, WhileOp):
+        inside = [op for op in walk(loop) if op in members]
+        pairs |= {(inside[-1], inside[0])} if len(inside) > 1 else set()
     buffers = [piece.op for piece in pieces if isinstance(piece.op, LocalAllocOp)]
     pairs |= {(piece.op, buffer) for piece in pieces if APART in piece.op.attributes for buffer in buffers}
     return pairs | {(second, first) for first, second in pairs}

@@ -87,9 +87,8 @@ def lay_out(module: ModuleOp, team: Team, dots: DotPlanner) -> ModuleOp:
     Raises:
         CompilationError: an operation on tiles that this back end does not have.
     """
-    for op in module.ops:
-        if isinstance(op, FuncOp):
-            rewrite(op, plan_layouts(op, team, dots))
+    for op in FuncOp.all_of(module):
+        rewrite(op, plan_layouts(op, team, dots))
     return module
 
 
@@ -333,8 +332,7 @@ class _States:
     def _plan(self, op: DotOp) -> DotPlan:
         return self.dots.get(op) or self.dots.setdefault(op, self._planner(op))
 
-    def _dot(self, op: Operation) -> State:
-        assert isinstance(op, DotOp)
+    def _dot(self, op: DotOp) -> State:
         return State(self._plan(op).accumulator, _ACCUMULATOR)
 
     def _combining(self, op: Operation) -> State:
@@ -369,7 +367,7 @@ _CONTROL: dict[type[Operation], Callable[[_States, Any], None]] = {
     IfOp: _States._if,
     WhileOp: _States._while,
 }
-_SPECIAL: dict[type[Operation], Callable[[_States, Operation], State]] = {
+_SPECIAL: dict[type[Operation], Callable[[_States, Any], State]] = {
     BroadcastOp: _States._broadcast,
     ExpandDimsOp: _States._expand_dims,
     DotOp: _States._dot,

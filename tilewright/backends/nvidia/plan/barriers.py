@@ -135,15 +135,14 @@ def _finished(groups: Groups, left: int) -> tuple[Accesses, Groups]:
 
 def place_barriers(module: ModuleOp, decisions: Decisions) -> None:
     """Insert `ttg.barrier local` into the kernels of a laid-out module."""
-    for function in module.ops:
-        if isinstance(function, FuncOp):
-            analysis = _Analysis(allocate(function))
-            analysis.block(function.body.block, State())
-            for op, (later, earlier) in analysis.needs.items():
-                Builder(op).effect(BarrierOp, space="local")
-                decisions.note(NO_BARRIER, op, _waits(later, earlier))
-            if not analysis.needs:
-                decisions.note(NO_BARRIER, function, Yes(None, "nobody waits for what another thread left in memory"))
+    for function in FuncOp.all_of(module):
+        analysis = _Analysis(allocate(function))
+        analysis.block(function.body.block, State())
+        for op, (later, earlier) in analysis.needs.items():
+            Builder(op).effect(BarrierOp, space="local")
+            decisions.note(NO_BARRIER, op, _waits(later, earlier))
+        if not analysis.needs:
+            decisions.note(NO_BARRIER, function, Yes(None, "nobody waits for what another thread left in memory"))
 
 
 def _rank(pair: tuple[Access, Access]) -> tuple[object, ...]:

@@ -21,6 +21,7 @@ from tilewright.analysis.affine import ZERO, AffineAnalysis, Atom, Form, Monomia
 from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.flow import carried_by, counted_by
 from tilewright.analysis.index import Index, whole
 from tilewright.analysis.iterations import Way, in_counters, is_unit, way_of
 from tilewright.analysis.origins import is_parameter
@@ -35,7 +36,7 @@ from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import CmpIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import LoadOp
+from tilewright.ops.memory import LoadOp, is_volatile
 from tilewright.ops.signs import never_negative
 
 _ALIGNMENT = 16  # bytes
@@ -112,7 +113,7 @@ class Boxes:
 
     def of(self, load: LoadOp) -> Answer[Box]:
         """The box that a load of a tile reads, if it is known to be one that the copy engine can move."""
-        if load.attr_values()["isVolatile"]:
+        if is_volatile(load):
             return No("it is volatile")
         shape = shape_of(load.result.type)
         index: Index = tuple(whole(dim, extent) for dim, extent in enumerate(shape))
@@ -152,10 +153,9 @@ class Boxes:
         """Take rows that wrap behind the last one for rows that follow it, where nobody stores what is made of those;
         gives what is negative up to the last one, with the place in the tile added, by dim."""
         form, found = self.analysis.pointer(load.ptr, index), dict[int | None, Poly]()
-        if form.tile is not None and isinstance(form.tile[0], BlockArgument):  # carried: as the loop begins
-            loop = form.tile[0].owner.parent_op()
-            if isinstance(loop, ForOp):
-                form = self.analysis.pointer(loop.iter_args[form.tile[0].index - 1], form.tile[1])
+        if form.tile is not None and (carried := carried_by(form.tile[0])) is not None:  # as the loop begins
+            loop, number = carried
+            form = self.analysis.pointer(loop.iter_args[number], form.tile[1])
         for value, at, _ in form.offset.residual:
             rows = wrapped_rows(load, value, at, index, self.analysis)
             if rows is not None:
@@ -173,16 +173,14 @@ class Boxes:
         offset, added = form.offset, list[Poly]()
         while form.tile is not None:
             carried, at = form.tile
-            loop = carried.owner.parent_op() if isinstance(carried, BlockArgument) else None
-            if not isinstance(carried, BlockArgument) or not isinstance(loop, ForOp) or not is_unit(loop):
+            loop, number = carried_by(carried) or (None, 0)
+            if loop is None or not is_unit(loop):
                 return None
-            body = loop.body.block
-            assert body.last_op is not None
-            step = _step(carried, body.last_op.operands[carried.index - 1])
+            body, step = loop.body.block, _step(carried, loop.yielded[number])
             if step is None or any(atom.owner is body or is_made_inside(atom, loop) for atom in step.atoms()):
                 return None
             moved = Poly.atom(loop.induction_var) * step
-            offset, first = offset.plus(Form(moved)), loop.iter_args[carried.index - 1]
+            offset, first = offset.plus(Form(moved)), loop.iter_args[number]
             added.append(moved)
             offsets += _offsets(first)
             form = self.analysis.pointer(first, at)
@@ -421,9 +419,8 @@ def _natural(place: Poly) -> list[BlockArgument] | None:
 def _without_counts_down(place: Poly) -> Poly:
     """What is left of a place without numbers that are not negative: how far loops that count down have still to go."""
     for counter in dict.fromkeys(place.atoms()):
-        loop = counter.owner.parent_op() if isinstance(counter, BlockArgument) else None
-        down = -place.terms.get((Atom(counter),), 0)
-        if down <= 0 or not isinstance(loop, ForOp) or loop.induction_var is not counter or not is_unit(loop):
+        loop, down = counted_by(counter), -place.terms.get((Atom(counter),), 0)
+        if down <= 0 or loop is None or not is_unit(loop):
             continue
         for way in (way_of(loop), Way(Poly.atom(loop.ub), Poly.of(1))):
             step = way.step.constant

@@ -19,6 +19,7 @@ from tilewright.backends.nvidia.tgir.types import (
 )
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import element_type, i1, i32, i64, shape_of, tile_type
+from tilewright.ir.values import users_of
 from tilewright.layouts.shared import row_major
 from tilewright.layouts.tile import transpose_tile
 from tilewright.ops.constant import ConstantOp
@@ -95,7 +96,7 @@ def read_load(b: Builder, prefetch: Prefetch, stage: SSAValue) -> None:
         stage: the buffer.
     """
     result, order = prefetch.load.result, prefetch.order
-    for user in [use.operation for use in result.uses]:
+    for user in users_of(result):
         if isinstance(user, TransOp) and user.result.first_use is None:  # its buffer is the ring's now
             erase(user)
         elif isinstance(user, ConvertLayoutOp) and order is None:

@@ -37,7 +37,7 @@ from tilewright.backends.nvidia.tgir.ops import (
 )
 from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, memdesc_shape, with_layout
 from tilewright.ir.types import i1, i32
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, read_by
 from tilewright.ops.elementwise import AddIOp, SelectOp, SubIOp
 from tilewright.ops.function import FuncOp
 
@@ -98,11 +98,11 @@ def product_ranks(body: Block) -> dict[Operation, int]:
     ranks: dict[Operation, int] = {}
     behind: dict[SSAValue, int] = {}
     for op in body.ops:
-        needed = [operand for part in walk(op) for operand in part.operands]
+        needed = list(read_by(op))
         if isinstance(op, WarpGroupDotOp) and op.c.owner in ranks:
             needed = [op.a, op.b]
             ranks[op] = max(ranks[op.c.owner], *(behind.get(value, 0) for value in needed))  # type: ignore[index]
-        products = [part for part in walk(op) if isinstance(part, WarpGroupDotOp)]
+        products = every(op, WarpGroupDotOp)
         rank = max((behind.get(value, 0) for value in needed), default=0)
         for product in products:
             rank = ranks.setdefault(product, rank)

@@ -31,7 +31,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import element_type, shape_of
 from tilewright.ir.values import defining_op, is_tile, property_int
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, walk
 from tilewright.layouts.padding import padded_shape
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
@@ -40,11 +40,11 @@ from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.function import FuncOp, ReturnOp
 from tilewright.ops.math_extern import ExternElementwiseOp
-from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.memory import LoadOp, StoreOp, is_volatile
 from tilewright.ops.program import AssumeOp, GridOp
 from tilewright.ops.reduce import ReduceOp, ReduceReturnOp
 from tilewright.ops.shape import TransOp
-from tilewright.ops.spec import REGISTRY
+from tilewright.ops.spec import REGISTRY, dims_of
 from tilewright.passes.dce import is_removable
 
 _MOST_BLOCKS = 8  # of a cluster that every GPU with clusters runs (CUDA C++ Programming Guide, "Thread Block Clusters")
@@ -67,9 +67,9 @@ def share_out_long_rows(module: ModuleOp, options: CudaOptions, arch: Arch, deci
         The threads of a program.
     """
     team = Team(options.block_warps)
-    for function in module.ops:
-        if isinstance(function, FuncOp) and function.is_kernel:
-            rows = [op for op in walk(function) if isinstance(op, ReduceOp) and _is_long(op, options.block_warps)]
+    for function in FuncOp.all_of(module):
+        if function.is_kernel:
+            rows = [op for op in every(function, ReduceOp) if _is_long(op, options.block_warps)]
             if rows:
                 found = decisions.note(LONG_ROWS, rows[0], _shared_out(function, rows, options, arch))
                 if found is not None:
@@ -125,8 +125,8 @@ _THREADS = tuning.CLUSTER_WARPS * WARP
 
 def _has_form(op: Operation) -> bool:
     """Whether the blocks of a cluster can run an operation, each on its share or all alike."""
-    if isinstance(op, LoadOp):
-        return op.isVolatile is None
+    if is_volatile(op):
+        return False
     elementwise = isinstance(op, AddPtrOp | ExternElementwiseOp) or bool(REGISTRY[op.name].elementwise)
     return isinstance(op, _SHARED_OUT) or (elementwise and not op.regions and is_removable(op))
 
@@ -213,24 +213,16 @@ class _Sharing:
         tiles = zip(owner.operands, parts or (), strict=bool(parts))
         yield owner, None if parts is None else [(operand, at) for operand, at in tiles if at is not None]
         for use in value.uses:
-            yield use.operation, _taken(use.operation, axis)
+            yield use.operation, _taken(use.operation, value, axis)
 
 
-def _taken(op: Operation, axis: int) -> list[tuple[SSAValue, int]] | None:
-    """What an operation needs shared that takes a tile shared along a dim; None if it takes tiles whole."""
-    if isinstance(op, ReduceOp):
-        at = _axis(op)
-        alike = [(operand, axis) for operand in op.operands]
-        return alike if at == axis else alike + [(result, axis - (axis > at)) for result in op.results]
-    if isinstance(op, ExpandDimsOp):
-        return [(op.results[0], axis + (axis >= _axis(op)))]
-    if isinstance(op, BroadcastOp):
-        return [(op.results[0], axis)]
-    if isinstance(op, TransOp):
-        return [(op.results[0], list(op.attr_values()["order"]).index(axis))]
-    if isinstance(op, YieldOp) or not is_uniform(op):
+def _taken(op: Operation, tile: SSAValue, axis: int) -> list[tuple[SSAValue, int]] | None:
+    """What an operation needs shared that takes a tile shared along a dim; None if that cannot be said."""
+    dims = dims_of(op)
+    if dims is None:
         return None
-    return [(tile, axis) for tile in (*op.operands, *op.results) if is_tile(tile)]
+    name = next(names[axis] for value, names in dims.named(op) if value is tile)
+    return [(value, names.index(name)) for value, names in dims.named(op) if name in names]
 
 
 def _shape(row: ReduceOp) -> tuple[int, ...]:

@@ -27,6 +27,7 @@ from tilewright.backends.nvidia.tgir.ops import (
 )
 from tilewright.base.decision import Yes
 from tilewright.ir.decisions import Decisions
+from tilewright.ir.walk import among
 from tilewright.ops.control import ForOp
 from tilewright.passes.rewriting import loop_carrying, replace
 
@@ -99,7 +100,7 @@ class Consumer(Pipeliner):
     def _readers(self, channel: Channel) -> list[Operation]:
         """The operations that read what a channel brings, in the order of the body."""
         ops = list(self.body.ops)
-        stages = [op for op in ops if isinstance(op, MemDescIndexOp) and op.src in channel.rings]
+        stages = [op for op in among(ops, MemDescIndexOp) if op.src in channel.rings]
         readers = [use.operation for op in stages for use in op.result.uses]
         return sorted(
             (op for op in readers if not isinstance(op, WaitPhaseOp)), key=lambda op: ops.index(self._holder(op))

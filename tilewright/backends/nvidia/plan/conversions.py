@@ -11,16 +11,15 @@ from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name, shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 
 assert families.LOADED, "the emitters tell which operations need scratch"
 
 
 def note_conversions(module: ModuleOp, decisions: Decisions) -> None:
     """Note of every change of layout in a laid-out module whether it needs shared memory."""
-    for op in walk(module):
-        if isinstance(op, ConvertLayoutOp):
-            decisions.note(IN_WARP, op, conversion(op))
+    for op in every(module, ConvertLayoutOp):
+        decisions.note(IN_WARP, op, conversion(op))
 
 
 def conversion(op: ConvertLayoutOp) -> Answer[None]:

@@ -35,13 +35,13 @@ from tilewright.backends.nvidia.tgir.ops import FenceAsyncSharedOp, LocalAllocOp
 from tilewright.backends.nvidia.tgir.types import memdesc_bytes, memory_bits
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
+from tilewright.ir.effect_traits import is_plain_read, is_plain_write
 from tilewright.ir.types import element_type, i1, ir_name
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, walk
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.facts import AxisFacts
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import TransOp
 from tilewright.passes.canonicalize import canonicalize
 from tilewright.passes.cse import eliminate_common_subexpressions
@@ -58,7 +58,7 @@ _ALIGNMENT = 16  # bytes
 
 def choose_descriptors(module: ModuleOp, arch: Arch, decisions: Decisions) -> None:
     """Take apart the descriptors of simplified tile IR that the copy engine does not serve, in place."""
-    answers = [answer for op in module.ops if isinstance(op, FuncOp) for answer in _served(op, arch)]
+    answers = [answer for function in FuncOp.all_of(module) for answer in _served(function, arch)]
     kept = {maker for maker, answer in answers if decisions.note(COPY_ENGINE, maker, answer) is not None}
     for maker in kept:
         if all(isinstance(use.operation, DescriptorLoadOp) for use in maker.result.uses) and is_tf32(
@@ -87,9 +87,8 @@ def is_tf32(tiles: Sequence[SSAValue]) -> bool:
 def _served(function: FuncOp, arch: Arch) -> Iterable[tuple[MakeTensorDescOp, Answer[MakeTensorDescOp]]]:
     """Which descriptors stay; all of a tensor or none."""
     tensors: dict[SSAValue, list[MakeTensorDescOp]] = {}
-    for op in walk(function):
-        if isinstance(op, MakeTensorDescOp):
-            tensors.setdefault(op.base, []).append(op)
+    for op in every(function, MakeTensorDescOp):
+        tensors.setdefault(op.base, []).append(op)
     if not tensors:
         return
     ordinary = [op for op in walk(function) if is_access(op)]
@@ -120,10 +119,9 @@ def _unmovable(makers: Sequence[MakeTensorDescOp], arch: Arch) -> No | None:
 
 def is_mixed(base: SSAValue, users: Sequence[Operation], ordinary: Sequence[Operation]) -> No | None:
     """Why accesses by the engine could pass ordinary ones of the same tensor."""
-    stores = any(isinstance(op, DescriptorStoreOp) for op in users)
+    stores = any(map(is_plain_write, users))
     for op in ordinary:
-        loads = isinstance(op, LoadOp)
-        if (stores or not loads) and may_meet(op.operands[0], base):
+        if (stores or not is_plain_read(op)) and may_meet(op.operands[0], base):
             return No(
                 f"{describe_op(op)} by pointers may reach the same tensor", op, "all accesses through descriptors"
             )

@@ -22,6 +22,7 @@ from tilewright.backends.nvidia.plan.turning import in_order_of_accumulators
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.ir.walk import among
 from tilewright.layouts.distributed import (
     blocked,
     mma_accumulator,
@@ -161,9 +162,8 @@ def _shapes(op: DotOp) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
 # --- types ------------------------------------------------------------------------------------------------------
 
 
-def precision(op: Operation) -> str:
+def precision(op: DotOp) -> str:
     """What is done with f32 operands: "ieee", "tf32", "tf32x3", "bf16x3" or "bf16x6"."""
-    assert isinstance(op, DotOp)
     return str(op.attr_values()["inputPrecision"])
 
 
@@ -324,7 +324,7 @@ def _mma_warps(shape: Sequence[int], num_warps: int, chained: bool) -> tuple[int
 
 def _is_chained(op: DotOp) -> bool:
     """Whether an operand is computed from another product of the block, or the result is for one."""
-    return any(isinstance(found, DotOp) for found in _upstream(op)) or _reaches_dot(op)
+    return any(among(_upstream(op), DotOp)) or _reaches_dot(op)
 
 
 def _upstream(op: DotOp) -> Iterator[Operation]:

@@ -25,14 +25,20 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.constants import constant_of
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.plan.building import Builder
-from tilewright.backends.nvidia.plan.prefetch import address_slice, changed_by, may_write, overwritten, words_of
+from tilewright.backends.nvidia.plan.prefetch import (
+    address_slice,
+    order_kept,
+    overwritten,
+    words_of,
+)
 from tilewright.backends.nvidia.plan.subjects import DOUBLE_BUFFERED
 from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp
 from tilewright.backends.nvidia.tgir.types import layout_of, with_layout
 from tilewright.base.decision import No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import i1, shape_of, tile_type
-from tilewright.ir.walk import walk
+from tilewright.ir.values import users_of
+from tilewright.ir.walk import among, every, walk
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.descriptor import DescriptorLoadOp
@@ -72,11 +78,10 @@ class _Step:
 
 def double_buffer_loads(module: ModuleOp, decisions: Decisions) -> None:
     """Have the innermost loops of a laid-out module load for later iterations, in place."""
-    for function in module.ops:
-        if isinstance(function, FuncOp):
-            for loop in [op for op in walk(function) if isinstance(op, ForOp)]:
-                if any(isinstance(op, LoadOp) for op in loop.body.block.ops) and _is_simple(loop):
-                    _double_buffer_loop(loop, decisions)
+    for function in FuncOp.all_of(module):
+        for loop in every(function, ForOp):
+            if any(among(loop.body.block.ops, LoadOp)) and _is_simple(loop):
+                _double_buffer_loop(loop, decisions)
 
 
 def _is_simple(loop: ForOp) -> bool:
@@ -95,7 +100,7 @@ def _counts_blocks(loop: ForOp) -> bool:
     step = constant_of(loop.step)
     if isinstance(step, int) and step > 1:
         return True
-    users = [use.operation for use in loop.induction_var.uses]
+    users = users_of(loop.induction_var)
     sizes = [constant_of(user.operands[1]) if isinstance(user, MulIOp) else None for user in users]
     return bool(sizes) and all(isinstance(size, int) and size > 1 for size in sizes)
 
@@ -118,15 +123,15 @@ def _double_buffer_loop(loop: ForOp, decisions: Decisions) -> None:
 def _steps(loop: ForOp, decisions: Decisions) -> list[_Step]:
     """The loads of a loop that can be made ahead; those of a step take addresses from those of steps before it."""
     body = loop.body.block
-    left = [op for op in body.ops if isinstance(op, LoadOp)]
-    writer = next((op for op in walk(loop) if op is not loop and may_write(op) and not isinstance(op, StoreOp)), None)
+    left = among(body.ops, LoadOp)
+    kept = order_kept(loop)
     known: set[SSAValue] = set()
     refused: dict[LoadOp, No] = {}
     steps: list[_Step] = []
     while left:
         found: dict[LoadOp, tuple[set[Operation], set[int]]] = {}
         for load in left:
-            no = changed_by(writer) if writer is not None else overwritten(load, body)
+            no = kept or overwritten(load, body)
             part = no or address_slice(load.operands, body, known)
             if isinstance(part, No):
                 refused[load] = part

@@ -13,23 +13,27 @@ might leave 32, no iteration counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
+from tilewright.analysis.affine import AffineAnalysis, Atom, Monomial, Poly, scalar_poly
 from tilewright.analysis.constants import constant_of
+from tilewright.analysis.index import greatest, identity
+from tilewright.analysis.scalar_evolution import replaced
 from tilewright.backends.nvidia.plan.building import Builder
-from tilewright.backends.nvidia.tgir.ops import ConvertLayoutOp
+from tilewright.ir.traits import is_view
 from tilewright.ir.types import element_type, i1, i32, i64, shape_of
-from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ir.values import defining_op, is_made_inside, is_tile
+from tilewright.ir.walk import among
 from tilewright.ops.casts import ExtSIOp, TruncIOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise import AddIOp, AndIOp, CmpIOp, DivUIOp, MulIOp, SelectOp, SubIOp
+from tilewright.ops.spec import ring_of
 
 _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
-_SAME = (SplatOp, BroadcastOp, ExpandDimsOp, ConvertLayoutOp)  # the elements of a tile, more often or elsewhere
 # Of a comparison that holds, whether its sides change places to read "first >= second", and how much larger it must be.
 _ORDERS = {"sge": (False, 0), "sgt": (False, 1), "sle": (True, 0), "slt": (True, 1)}
 
@@ -48,16 +52,6 @@ class Sum:
     counter: int
     least: int
     most: int
-
-    def plus(self, other: Sum) -> Sum:
-        """The sum of two."""
-        terms = (*self.terms, *other.terms)
-        return Sum(terms, self.counter + other.counter, self.least + other.least, self.most + other.most)
-
-    def times(self, factor: int) -> Sum:
-        """Each element so many times."""
-        ends = sorted((self.least * factor, self.most * factor))
-        return Sum(tuple((value, n * factor) for value, n in self.terms), self.counter * factor, ends[0], ends[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +81,10 @@ def unmasked(loop: ForOp, *, last: bool = False) -> Unmasked | None:
         return None
     selections: list[SelectOp] = []
     pairs: list[tuple[Sum, Sum, int]] = []
-    for op in body.ops:
-        if isinstance(op, SelectOp) and shape_of(op.condition.type):
-            found = [_sides(each, body, last) for each in _comparisons(op.condition)]
+    analysis = AffineAnalysis(_is_more)
+    for op in among(body.ops, SelectOp):
+        if shape_of(op.condition.type):
+            found = [_sides(each, loop, last, analysis) for each in _comparisons(op.condition)]
             if None not in found:
                 selections.append(op)
                 pairs += [pair for pair in found if pair is not None and pair not in pairs]
@@ -99,21 +94,19 @@ def unmasked(loop: ForOp, *, last: bool = False) -> Unmasked | None:
 def _comparisons(condition: SSAValue) -> Iterator[Operation]:
     """What a condition is a conjunction of; operations that are no comparisons too."""
     op = condition.owner
-    if isinstance(op, AndIOp):
-        yield from _comparisons(op.operands[0])
-        yield from _comparisons(op.operands[1])
-    elif isinstance(op, _SAME):
-        yield from _comparisons(op.operands[0])
+    if isinstance(op, Operation) and (isinstance(op, AndIOp) or is_view(op)):
+        for operand in op.operands:
+            yield from _comparisons(operand)
     elif isinstance(op, Operation):
         yield op
 
 
-def _sides(op: Operation, body: Block, last: bool) -> tuple[Sum, Sum, int] | None:
+def _sides(op: Operation, loop: ForOp, last: bool, analysis: AffineAnalysis) -> tuple[Sum, Sum, int] | None:
     """The sides of a comparison of which the second grows with the counter (the first, for `last`), or neither does."""
     if not isinstance(op, CmpIOp) or str(op.attr_values()["predicate"]) not in _ORDERS:
         return None
     turned, more = _ORDERS[str(op.attr_values()["predicate"])]
-    first, second = (_sum(value, body) for value in (op.operands[::-1] if turned else op.operands))
+    first, second = (_sum(value, loop, analysis) for value in (op.operands[::-1] if turned else op.operands))
     if first is None or second is None:
         return None
     if first.counter < second.counter if last else second.counter < first.counter:
@@ -121,39 +114,44 @@ def _sides(op: Operation, body: Block, last: bool) -> tuple[Sum, Sum, int] | Non
     return first, second, more
 
 
-def _sum(value: SSAValue, body: Block) -> Sum | None:
+def _is_more(value: SSAValue) -> bool:
+    """Whether a tile is more than sums and products of i32, which are what they are without wrapping if they fit."""
+    op = defining_op(value)
+    plain = op is not None and (ring_of(op) is not None or is_view(op) or isinstance(op, MakeRangeOp))
+    return is_tile(value) and not (plain and element_type(value.type) == i32)
+
+
+def _sum(value: SSAValue, loop: ForOp, analysis: AffineAnalysis) -> Sum | None:
     """What the elements of a value are, if it is a sum of scalars and ranges."""
-    known, op = constant_of(value), value.owner
-    if element_type(value.type) != i32:
+    form = analysis.integer(value, identity(shape_of(value.type)))
+    strides = [(stride.constant, greatest(coord)) for coord, stride in form.coords.items()]
+    terms, counter = dict(_before(form.constant, loop).terms), Atom(loop.induction_var)
+    factor, number = terms.pop((counter,), 0), terms.pop((), 0)
+    if element_type(value.type) != i32 or form.residual or not all(_is_known(monomial, loop) for monomial in terms):
         return None
-    if isinstance(known, int):
-        return Sum((), 0, known, known)
-    if value is body.args[0]:
-        return Sum((), 1, 0, 0)
-    if isinstance(op, MakeRangeOp):
-        ends = op.attr_values()
-        return Sum((), 0, int(ends["start"]), int(ends["end"]) - 1)
-    if isinstance(op, _SAME):
-        return _sum(op.operands[0], body)
-    if isinstance(op, AddIOp | MulIOp):
-        parts = [_sum(operand, body) for operand in op.operands]
-        made = _joined(op, parts)
-        if made is not None:
-            return made
-    inside = op is body or (isinstance(op, Operation) and op.parent_block() is body)
-    return None if inside or shape_of(value.type) else Sum(((value, 1),), 0, 0, 0)
+    ends = [stride * most for stride, most in strides if stride is not None]
+    if len(ends) < len(strides):
+        return None
+    least, most = (number + sum(choose(end, 0) for end in ends) for choose in (min, max))
+    return Sum(tuple((atom.value, n) for (atom,), n in terms.items()), factor, least, most)
 
 
-def _joined(op: Operation, parts: Sequence[Sum | None]) -> Sum | None:
-    first, second = parts
-    if first is None or second is None:
-        return None
-    if isinstance(op, AddIOp):
-        return first.plus(second)
-    for one, other in ((first, second), (second, first)):
-        if not one.terms and not one.counter and one.least == one.most:
-            return other.times(one.least)
-    return None
+def _is_known(monomial: Monomial, loop: ForOp) -> bool:
+    """Whether a product is one scalar of i32 that is known before a loop."""
+    if len(monomial) != 1 or monomial[0].unsigned:
+        return False
+    value = monomial[0].value
+    return value.type == i32 and value.owner is not loop.body.block and not is_made_inside(value, loop)
+
+
+def _before(poly: Poly, loop: ForOp) -> Poly:
+    """A polynomial in the scalars from which sums and products in a loop make its atoms."""
+    for value in poly.atoms():
+        op = defining_op(value)
+        compute = ring_of(op) if is_made_inside(value, loop) else None
+        if op is not None and compute is not None:
+            return _before(replaced(poly, {value: compute(*map(scalar_poly, op.operands))}), loop)
+    return poly
 
 
 # --- code ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.plan.dots import is_wgmma
 from tilewright.backends.nvidia.plan.prefetch import loads_ahead
 from tilewright.ir.types import i1, shape_of, tile_type
-from tilewright.ir.walk import every
+from tilewright.ir.values import users_of
+from tilewright.ir.walk import among, every
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
@@ -51,7 +52,7 @@ def load_operands_once(module: ModuleOp, num_warps: int, arch: Arch) -> bool:
 
 def _products(load: LoadOp) -> list[DotOp]:
     """The products that read a tile from memory as it is, or transposed; none if somebody else reads it too."""
-    views = [use.operation for use in load.result.uses if isinstance(use.operation, TransOp)]
+    views = among(users_of(load.result), TransOp)
     uses = [use for value in (load.result, *(view.results[0] for view in views)) for use in value.uses]
     dots = [use.operation for use in uses if isinstance(use.operation, DotOp) and use.index < 2]
     others = [use for use in uses if use.operation not in views and use.operation not in dots]

@@ -29,7 +29,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import bit_width, element_type, i32, shape_of
 from tilewright.ir.values import defining_op, is_tile, property_int
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import among, walk
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp, YieldOp
 from tilewright.ops.memory import LoadOp, StoreOp
@@ -65,9 +65,7 @@ def strip_mine_large_tiles(module: ModuleOp, warps: int, decisions: Decisions) -
         decisions: of the compilation.
     """
     most = _largest_elements(warps)
-    for function in module.ops:
-        if not isinstance(function, FuncOp):
-            continue
+    for function in FuncOp.all_of(module):
         first = next((op for op in walk(function) if any(_is_large(r, most) for r in op.results)), None)
         if first is None:
             continue
@@ -109,7 +107,7 @@ def _passes(function: FuncOp, warps: int, most: int) -> Answer[list[_Pass]]:
         if not found or one is not found[-1]:
             found.append(one)
         one.ends.append((op, axis))
-    return _worth(found, [op for op in writes if isinstance(op, StoreOp)])
+    return _worth(found, among(writes, StoreOp))
 
 
 def _worth(found: Sequence[_Pass], stores: Sequence[StoreOp]) -> Answer[list[_Pass]]:
@@ -187,7 +185,7 @@ def _may_join(one: _Pass, end: Operation, length: int, width: int) -> bool:
         for op in between
         for inner in op.walk()
     ) and not (
-        (isinstance(end, StoreOp) and any(isinstance(op, StoreOp) and may_meet(op.ptr, end.ptr) for op in own))
+        (isinstance(end, StoreOp) and any(may_meet(op.ptr, end.ptr) for op in among(own, StoreOp)))
         or results.intersection(end.operands)
     )
 

@@ -18,8 +18,8 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from tilewright.analysis.origins import may_meet
-from tilewright.ir.walk import walk
-from tilewright.ops.atomic import AtomicCASOp, AtomicRMWOp
+from tilewright.ir.walk import every, walk
+from tilewright.ops.atomic import AtomicCASOp, exchanges
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
 
@@ -30,21 +30,18 @@ def order_locks(module: ModuleOp) -> None:
     Args:
         module: tile IR, all calls inlined.
     """
-    for function in module.ops:
-        if isinstance(function, FuncOp):
-            exchanges = [op for op in walk(function) if _is_exchange(op)]
-            if exchanges and _loads_what_it_stores(function):
-                for op in exchanges:
-                    op.properties["sem"] = StringAttr("acq_rel")
+    for function in FuncOp.all_of(module):
+        found = [op for op in walk(function) if _is_exchange(op)]
+        if found and _loads_what_it_stores(function):
+            for op in found:
+                op.properties["sem"] = StringAttr("acq_rel")
 
 
 def _is_exchange(op: Operation) -> bool:
-    if isinstance(op, AtomicRMWOp):
-        return bool(op.attr_values()["atomic_rmw_op"] == "exch")
-    return isinstance(op, AtomicCASOp)
+    return exchanges(op) or isinstance(op, AtomicCASOp)
 
 
 def _loads_what_it_stores(function: FuncOp) -> bool:
-    stored = [op.operands[0] for op in walk(function) if isinstance(op, StoreOp)]
-    loaded = [op.operands[0] for op in walk(function) if isinstance(op, LoadOp)]
+    stored = [op.operands[0] for op in every(function, StoreOp)]
+    loaded = [op.operands[0] for op in every(function, LoadOp)]
     return any(may_meet(a, b) for a in stored for b in loaded)

@@ -19,7 +19,7 @@ from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.index_sets import Unmasked, end_of_unmasked, unmasked
 from tilewright.backends.nvidia.plan.pipeliner import SPLIT
 from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp
-from tilewright.ir.walk import every, walk
+from tilewright.ir.walk import among, every, walk
 from tilewright.ops.casts import ExtFOp, TruncFOp
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.elementwise import SelectOp
@@ -35,7 +35,7 @@ def divide_masked_loops(module: ModuleOp) -> bool:
     for loop in [op for op in every(module, ForOp) if SPLIT not in op.attributes]:
         inside = [op for op in walk(loop) if op is not loop]
         products = sum(isinstance(op, WarpGroupDotOp) for op in inside)
-        if products < _LEAST_PRODUCTS or any(isinstance(op, ForOp | WhileOp) for op in inside):
+        if products < _LEAST_PRODUCTS or any(among(inside, ForOp, WhileOp)):
             continue
         found = unmasked(loop) or unmasked(loop, last=True)
         if found is not None:
@@ -57,7 +57,7 @@ def _divide(loop: ForOp, found: Unmasked) -> None:
     if found.last:
         plain = list(found.selections)
     else:
-        plain = [op for op in (known[one.result].owner for one in found.selections) if isinstance(op, SelectOp)]
+        plain = among((known[one.result].owner for one in found.selections), SelectOp)
     first.operands[1] = loop.operands[0] = border
     for number, result in enumerate(first.results):
         loop.operands[3 + number] = result

@@ -19,6 +19,7 @@ from tilewright.analysis.flow import sources_of
 from tilewright.backends.nvidia.tgir.ops import InitBarrierOp, LocalAllocOp, MemDescIndexOp
 from tilewright.backends.nvidia.tgir.types import memdesc_count
 from tilewright.base.errors import InternalError
+from tilewright.ir.walk import enclosing
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import AddIOp, CmpIOp, RemSIOp, RemUIOp, SelectOp, SubIOp
@@ -137,10 +138,8 @@ def _round_trip(index: SSAValue, loop: ForOp, carried: dict[SSAValue, int], coun
 
 def _loop_of(index: SSAValue) -> ForOp | None:
     """The innermost loop around the place where a value is made."""
-    parent = index.block.parent_op() if isinstance(index, BlockArgument) else index.owner.parent_op()
-    while parent is not None and not isinstance(parent, ForOp):
-        parent = parent.parent_op()
-    return parent
+    holder = index.owner.parent_op()
+    return holder if holder is None or isinstance(holder, ForOp) else enclosing(holder, ForOp)
 
 
 def _carried_below(index: SSAValue, loop: ForOp) -> set[BlockArgument]:

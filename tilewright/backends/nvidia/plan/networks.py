@@ -19,12 +19,11 @@ from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.plan.relations import is_access, is_ragged, is_uniform
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import defining_op
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.layouts.linear import LinearLayout, log2
 from tilewright.layouts.tile import reshape_tile
-from tilewright.ops.elementwise import AddIOp
 from tilewright.ops.function import FuncOp
-from tilewright.ops.reduce import ReduceOp, single_operation
+from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.shape import ReshapeOp
 
 _CONVERSIONS = 4  # of a network that moves places along with values: both of them, there and back
@@ -67,10 +66,8 @@ def network_layouts(
 
 
 def _steps(function: FuncOp) -> Iterator[_Step]:
-    for op in walk(function):
-        if not isinstance(op, ReduceOp) or len(op.operands) != 1:
-            continue
-        found = chosen_of_two(op) if isinstance(single_operation(op.regions[0].block), AddIOp) else None
+    for op in every(function, ReduceOp):
+        found = chosen_of_two(op)
         if found is None:
             continue
         shaped = defining_op(_casts(found[0])[-1])

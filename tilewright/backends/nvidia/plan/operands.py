@@ -24,7 +24,7 @@ from tilewright.backends.nvidia.tgir.types import (
     memory_bits,
 )
 from tilewright.ir.types import element_type, shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every
 from tilewright.layouts.access import unique_registers
 from tilewright.layouts.conversion import plan_conversion
 from tilewright.layouts.linear import LinearLayout
@@ -56,9 +56,7 @@ def operand_type(value: SSAValue) -> tuple[tuple[int, ...], Attribute]:
 def stage_operands(function: Operation) -> None:
     """Let the products of a laid-out function read operands from buffers where that is better, in place."""
     buffers: dict[Operation, SSAValue] = {}
-    for op in list(walk(function)):
-        if not isinstance(op, DotOp):
-            continue
+    for op in every(function, DotOp):
         for index in (0, 1):
             convert = op.operands[index].owner
             if isinstance(convert, ConvertLayoutOp) and _wants_buffer(convert, op):

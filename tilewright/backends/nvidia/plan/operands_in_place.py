@@ -13,7 +13,7 @@ from xdsl.ir import Operation
 
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import contains, walk
 from tilewright.loops.dot_loops import DotSum, normalize_dot_loops
 from tilewright.loops.sink_prefetched_loads import sink_prefetched_loads
 from tilewright.ops.control import ForOp, IfOp
@@ -36,12 +36,11 @@ def load_operands_in_place(module: ModuleOp, decisions: Decisions) -> ModuleOp:
     if not any(_may_gain(op) for op in walk(module)):
         return module
     copy, changed = module.clone(), False
-    for function in copy.ops:
-        if isinstance(function, FuncOp):
-            make_offsets_scalar(function, Decisions())
-            changed |= convert_branches(function, decisions, _is_between_dots)
-            changed |= sink_prefetched_loads(function, decisions)
-            changed |= normalize_dot_loops(function, decisions, _is_worth_a_loop)
+    for function in FuncOp.all_of(copy):
+        make_offsets_scalar(function, Decisions())
+        changed |= convert_branches(function, decisions, _is_between_dots)
+        changed |= sink_prefetched_loads(function, decisions)
+        changed |= normalize_dot_loops(function, decisions, _is_worth_a_loop)
     if not changed:
         return module
     fold_into_dots(copy)
@@ -58,18 +57,14 @@ def _may_gain(op: Operation) -> bool:
         return _is_between_dots(op)
     if isinstance(op, ForOp):
         ahead = any(is_tile(value) and isinstance(defining_op(value), LoadOp) for value in op.yielded)
-        return (ahead or isinstance(op.parent_op(), ForOp)) and _multiplies(op)
+        return (ahead or isinstance(op.parent_op(), ForOp)) and contains(op, DotOp)
     return isinstance(op, DotOp) and isinstance(op.c.owner, DotOp)
-
-
-def _multiplies(op: Operation) -> bool:
-    return any(isinstance(inner, DotOp) for inner in walk(op))
 
 
 def _is_between_dots(branch: IfOp) -> bool:
     """Whether a branch is a part of an iteration that multiplies: elsewhere a branch saves what its sides load."""
     loop = branch.parent_op()
-    return isinstance(loop, ForOp) and _multiplies(loop)
+    return isinstance(loop, ForOp) and contains(loop, DotOp)
 
 
 def _is_worth_a_loop(found: DotSum) -> bool:

@@ -29,19 +29,17 @@ from tilewright.analysis.origins import origins_of
 from tilewright.analysis.states import Loop, StateWalk
 from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.subjects import UNORDERED
-from tilewright.backends.nvidia.tgir.ops import AsyncCopyOp, TmaLoadOp, TmaStoreOp, TmaStoreSlicesOp
 from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.assumptions import NO_OVERLAP, holds
 from tilewright.base.decision import No, Yes
 from tilewright.ir.decisions import Decisions, describe_op, user_place
-from tilewright.ir.effect_traits import is_atomic, mask_of
+from tilewright.ir.effect_traits import access_of, is_atomic, is_plain_read, is_plain_write, mask_of
 from tilewright.ir.types import pointee_bytes, shape_of
 from tilewright.ir.values import defining_op
 from tilewright.ir.walk import walk
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import LoadOp, StoreOp
 
 _ANYWHERE = None
 
@@ -52,20 +50,23 @@ class _Access:
 
     Args:
         base: the argument that addresses come from; None if it is not known.
-        kind: "read", "write" or "atomic".
         by: the operation.
         pointer: the tile of pointers, if each address is accessed by one thread and no iteration of a loop lies
             between.
     """
 
     base: SSAValue | None
-    kind: str
     by: Operation
     pointer: SSAValue | None
 
     def conflicts(self, other: _Access) -> bool:
         """Whether a barrier must stand between two accesses."""
-        if self.kind == other.kind and (self.kind != "write" or self.by is other.by):
+        ops = (self.by, other.by)
+        if (
+            all(map(is_plain_read, ops))
+            or all(map(is_atomic, ops))
+            or (self.by is other.by and is_plain_write(self.by))
+        ):
             return False
         if self.base is not other.base and _ANYWHERE not in (self.base, other.base) and holds(NO_OVERLAP):
             return False
@@ -82,16 +83,15 @@ def order_memory(module: ModuleOp, decisions: Decisions) -> None:
         module: laid-out tile IR, all calls inlined.
         decisions: take the answers.
     """
-    for function in module.ops:
-        if isinstance(function, FuncOp):
-            order = _Walk(function)
-            if order.is_needed():
-                order.block(function.body.block, frozenset())
-            for op, earlier in order.late.items():
-                decisions.note(UNORDERED, op, _waits(op, earlier))
-                Builder(op).effect(BarrierOp, space="global")
-            if not order.late:
-                decisions.note(UNORDERED, function, Yes(None, "none touches what another thread writes"))
+    for function in FuncOp.all_of(module):
+        order = _Walk(function)
+        if order.is_needed():
+            order.block(function.body.block, frozenset())
+        for op, earlier in order.late.items():
+            decisions.note(UNORDERED, op, _waits(op, earlier))
+            Builder(op).effect(BarrierOp, space="global")
+        if not order.late:
+            decisions.note(UNORDERED, function, Yes(None, "none touches what another thread writes"))
 
 
 def _waits(op: Operation, earlier: _Access) -> No:
@@ -115,7 +115,7 @@ class _Walk(StateWalk[_State]):
     def is_needed(self) -> bool:
         """Whether any two accesses could conflict: most kernels read some arguments and write others, once."""
         everything = [access for group in self.accesses.values() for access in group]
-        writes = [access for access in everything if access.kind != "read"]
+        writes = [access for access in everything if not is_plain_read(access.by)]
         return any(a.conflicts(_later(b)) for a in writes for b in everything)
 
     def operation(self, op: Operation, state: _State) -> _State:
@@ -141,31 +141,21 @@ class _Walk(StateWalk[_State]):
 
 def _rank(access: _Access) -> tuple[object, ...]:
     """Which of several conflicts is told: the same one in every process."""
-    return user_place(access.by), access.by.name, access.kind, access.base is _ANYWHERE
+    return user_place(access.by), access.by.name, access.base is _ANYWHERE
 
 
 def _later(access: _Access) -> _Access:
     """An access of an earlier iteration of a loop: the same pointers may hold other addresses by now."""
-    return _Access(access.base, access.kind, access.by, None)
-
-
-def _kind_of(op: Operation) -> str:
-    """What an operation does to global memory; "" for nothing."""
-    if isinstance(op, (LoadOp, AsyncCopyOp, TmaLoadOp)):
-        return "read"
-    if isinstance(op, (StoreOp, TmaStoreOp, TmaStoreSlicesOp)):
-        return "write"
-    return "atomic" if is_atomic(op) else ""
+    return _Access(access.base, access.by, None)
 
 
 def _accesses_of(op: Operation, is_own: _Own) -> _State:
-    kind = _kind_of(op)
-    if not kind:
+    if access_of(op) is None:
         return frozenset()
     pointer = op.operands[0]
     bases = origins_of(pointer)
     own = pointer if _held_once(pointer) and is_own(pointer) else None
-    return frozenset(_Access(base, kind, op, own) for base in (bases if bases is not None else {_ANYWHERE}))
+    return frozenset(_Access(base, op, own) for base in (bases if bases is not None else {_ANYWHERE}))
 
 
 class _Own:
@@ -180,7 +170,7 @@ class _Own:
 
     def __call__(self, pointer: SSAValue) -> bool:
         shape = shape_of(pointer.type)
-        users = [use.operation for use in pointer.uses if use.index == 0 and _kind_of(use.operation)]
+        users = [use.operation for use in pointer.uses if use.index == 0 and access_of(use.operation) is not None]
         if len(users) == 1:  # there is nobody to be told from
             return True
         bounds = functools.reduce(common, (self._bounds(op, identity(shape)) for op in users))

@@ -39,7 +39,7 @@ from tilewright.ir.walk import every, walk
 from tilewright.ops.control import ForOp, WhileOp, YieldOp
 from tilewright.ops.descriptor import MakeTensorDescOp
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import LoadOp
+from tilewright.ops.memory import is_volatile
 from tilewright.ops.program import AssumeOp, GetProgramIdOp, GridOp
 from tilewright.passes.rewriting import erase, move_before, replace
 
@@ -51,7 +51,7 @@ def why_in_order(function: FuncOp) -> No | None:
         function: a kernel, all calls inlined.
     """
     for op in walk(function):
-        if is_atomic(op) or (isinstance(op, LoadOp) and op.attr_values()["isVolatile"]):
+        if is_atomic(op) or is_volatile(op):
             return No("programs may wait for earlier ones", op)
         if isinstance(op, WhileOp):
             return No("programs may wait for earlier ones in a loop by a condition", op)
@@ -144,7 +144,7 @@ class Persistence:
         for op in (*(bound.owner for bound in self.bounds), self.loop, last):
             assert isinstance(op, Operation)
             op.location = like.location
-        indices = [op for op in walk(function) if isinstance(op, GetProgramIdOp) and isinstance(op, GridOp)]
+        indices = every(function, GetProgramIdOp)
         b = Builder(last)
         self.places = [(op, self._place(b, op)) for op in indices]
         for op in self.before:

@@ -59,7 +59,8 @@ from tilewright.backends.nvidia.tgir.types import (
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, i1, i32, shape_of, tile_type
-from tilewright.ir.walk import walk
+from tilewright.ir.values import users_of
+from tilewright.ir.walk import among, every, walk
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.elementwise import AddIOp, AndIOp, MulIOp, SelectOp, SubIOp
@@ -82,13 +83,12 @@ def pipeline_loops(module: ModuleOp, num_stages: int, arch: Arch, decisions: Dec
         arch: what the target has.
         decisions: of the compilation.
     """
-    for function in module.ops:
-        if isinstance(function, FuncOp):
-            stage_operands(function)
-            for loop in [op for op in walk(function) if isinstance(op, ForOp | WhileOp) and SPLIT not in op.attributes]:
-                _pipeline(loop, function, num_stages, arch, decisions)
-            copy_blocks(function)
-            fence_operands(function)
+    for function in FuncOp.all_of(module):
+        stage_operands(function)
+        for loop in [op for op in every(function, ForOp, WhileOp) if SPLIT not in op.attributes]:
+            _pipeline(loop, function, num_stages, arch, decisions)
+        copy_blocks(function)
+        fence_operands(function)
 
 
 def asked_stages(loop: ForOp, usual: int) -> int:
@@ -144,7 +144,7 @@ def _ring_stages(
 def taken_beside(loop: Operation, function: FuncOp, prefetches: Sequence[Prefetch]) -> int:
     """Bytes of shared memory that a loop needs beside its rings."""
     replaced = {buffer for p in prefetches for buffer in p.buffers}
-    others = [op for op in walk(function) if isinstance(op, LocalAllocOp) and op not in replaced]
+    others = [op for op in every(function, LocalAllocOp) if op not in replaced]
     taken = sum(memdesc_bytes(op.result.type) * memdesc_count(op.result.type) for op in others)
     taken += max(scratch_bytes(op) for op in walk(loop))
     loads = {p.load for p in prefetches}
@@ -154,7 +154,7 @@ def taken_beside(loop: Operation, function: FuncOp, prefetches: Sequence[Prefetc
 def computed_operands(loop: ForOp, prefetches: Sequence[Prefetch]) -> list[LocalAllocOp]:
     """Buffers of operands that every iteration computes for its products alone."""
     replaced = {buffer for p in prefetches for buffer in p.buffers}
-    made = [op for op in loop.body.block.ops if isinstance(op, LocalAllocOp) and op.src and op not in replaced]
+    made = [op for op in among(loop.body.block.ops, LocalAllocOp) if op.src and op not in replaced]
     return [op for op in made if all(isinstance(use.operation, WarpGroupDotOp) for use in op.result.uses)]
 
 
@@ -174,7 +174,7 @@ def _copier(prefetch: Prefetch) -> str:
 
 def _products(loop: Operation) -> list[WarpGroupDotOp]:
     """The wgmma products for which a loop is the innermost."""
-    return [op for op in walk(loop) if isinstance(op, WarpGroupDotOp) and loop_of(op) is loop]
+    return [op for op in every(loop, WarpGroupDotOp) if loop_of(op) is loop]
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------
@@ -394,7 +394,7 @@ class Pipeliner:
 
     def _answers(self) -> list[tuple[WarpGroupDotOp, Answer[WarpGroupDotOp]]]:
         """Whether each product of the loop stays in flight: all do, or none."""
-        dots = [op for op in walk(self.body) if isinstance(op, WarpGroupDotOp)]
+        dots = every(self.body, WarpGroupDotOp)
         rings = {buffer for p in self.prefetches for buffer in p.buffers} | set(self.computed)
         answers = [self._may_stay_in_flight(op, rings) for op in dots]
         bad = next((dot for dot, answer in zip(dots, answers, strict=True) if isinstance(answer, No)), None)
@@ -500,7 +500,7 @@ def wait_for(b: Builder, values: Sequence[SSAValue], pendings: int) -> Operation
 
 def feeds_wgmma(buffer: SSAValue) -> bool:
     """Whether a product reads a buffer through the asynchronous proxy."""
-    return any(isinstance(use.operation, WarpGroupDotOp) for use in buffer.uses)
+    return any(among(users_of(buffer), WarpGroupDotOp))
 
 
 def fence_operands(function: Operation) -> None:

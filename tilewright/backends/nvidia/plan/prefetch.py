@@ -31,17 +31,18 @@ from tilewright.ir.decisions import describe_op
 from tilewright.ir.effect_traits import is_without_effects, mask_of
 from tilewright.ir.traits import is_collective
 from tilewright.ir.types import bit_width, element_type, is_pointer, shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.values import users_of
+from tilewright.ir.walk import among, contains, enclosing, every, walk
 from tilewright.layouts.access import unique_registers
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.tile import transpose_tile
-from tilewright.ops.control import ForOp, IfOp, WhileOp, YieldOp
+from tilewright.ops.control import ForOp, IfOp, LoopOp, WhileOp, YieldOp
 from tilewright.ops.debug import AssertOp, BarrierOp, PrintOp
 from tilewright.ops.descriptor import DescriptorLoadOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.facts import AxisFacts
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import CachePolicy, LoadOp, StoreOp
+from tilewright.ops.memory import CachePolicy, LoadOp, StoreOp, is_volatile
 from tilewright.ops.program import AssumeOp
 from tilewright.ops.shape import TransOp
 
@@ -113,7 +114,7 @@ def plan_prefetches(loop: ForOp | WhileOp, function: FuncOp) -> Loads:
         function: that holds it.
     """
     body = loop.regions[-1].block
-    loads = [op for op in walk(loop) if isinstance(op, LoadOp | DescriptorLoadOp) and shape_of(op.result.type)]
+    loads = [op for op in every(loop, LoadOp, DescriptorLoadOp) if shape_of(op.result.type)]
     unfit = _unfit(loop) if loads else None
     refused = {load: _refused(load, body, unfit) for load in loads if loop_of(load) is loop}
     if None not in refused.values():  # the facts take time
@@ -129,27 +130,28 @@ def loads_ahead(loop: ForOp) -> list[tuple[LoadOp, No | None]]:
         loop: of tile IR without layouts.
     """
     body = loop.body.block
-    loads = [op for op in body.ops if isinstance(op, LoadOp) and shape_of(op.result.type) and _reaches_dot(op)]
+    loads = [op for op in among(body.ops, LoadOp) if shape_of(op.result.type) and _reaches_dot(op)]
     unfit = _unfit(loop) if loads else None
     return [(load, _refused(load, body, unfit)) for load in loads]
 
 
-def loop_of(op: Operation) -> Operation | None:
+def loop_of(op: Operation) -> LoopOp | None:
     """The innermost loop around an operation."""
-    parent = op.parent_op()
-    while parent is not None and not isinstance(parent, ForOp | WhileOp):
-        parent = parent.parent_op()
-    return parent
+    return enclosing(op, LoopOp)
 
 
-def _unfit(loop: ForOp | WhileOp) -> No | None:
+def _unfit(loop: LoopOp) -> No | None:
     """Why nothing of a loop can be copied ahead; None if something can."""
     if isinstance(loop, WhileOp):
         return No("only the iterations of a for loop are known ahead", loop, "for k in tl.range(...), without break")
-    inner = next((op for op in walk(loop) if op is not loop and isinstance(op, ForOp | WhileOp)), None)
-    if inner is not None:
-        return No("only innermost loops are pipelined", inner)
-    writer = next((op for op in walk(loop) if op is not loop and may_write(op) and not isinstance(op, StoreOp)), None)
+    inner = every(loop, LoopOp)[1:]
+    return No("only innermost loops are pipelined", inner[0]) if inner else order_kept(loop)
+
+
+def order_kept(loop: LoopOp) -> No | None:
+    """Why no load of a loop may leave its place: something may write that is no store, whose addresses are known."""
+    inside = (op for op in walk(loop) if op is not loop and not isinstance(op, StoreOp))
+    writer = next(filter(may_write, inside), None)
     return None if writer is None else changed_by(writer)
 
 
@@ -164,7 +166,7 @@ def overwritten(load: Load, body: Block) -> No | None:
     """Why a load must stay in order with the stores of the loop: one of them may be to what it reads."""
     loop = body.parent_op()
     assert loop is not None
-    stores = [op for op in walk(loop) if isinstance(op, StoreOp) and may_meet(op.operands[0], load.operands[0])]
+    stores = [op for op in every(loop, StoreOp) if may_meet(op.operands[0], load.operands[0])]
     return changed_by(stores[0]) if stores else None
 
 
@@ -191,13 +193,13 @@ def _is_large(load: Load) -> bool:
     loop = load.parent_op()
     if not isinstance(load, LoadOp) or not isinstance(loop, ForOp) or words_of(load) <= tuning.DOUBLE_BUFFER_WORDS:
         return False
-    return not any(isinstance(op, DotOp | WarpGroupDotOp) for op in walk(loop))
+    return not contains(loop, DotOp, WarpGroupDotOp)
 
 
 def may_write(op: Operation) -> bool:
     """Whether an operation may change what a load reads, or must stay in order with loads."""
     if isinstance(op, _HARMLESS):
-        return isinstance(op, LoadOp) and bool(op.attr_values()["isVolatile"])
+        return is_volatile(op)
     internal = isinstance(op, LocalAllocOp | WarpGroupDotOp)
     return isinstance(op, BarrierOp) or not (internal or is_without_effects(op))
 
@@ -348,9 +350,7 @@ def _buffers(load: Load) -> Iterable[tuple[tuple[int, ...] | None, LocalAllocOp]
             yield None, user
         elif isinstance(user, TransOp):
             order = tuple(user.attr_values()["order"])
-            yield from (
-                (order, inner.operation) for inner in user.result.uses if isinstance(inner.operation, LocalAllocOp)
-            )
+            yield from ((order, buffer) for buffer in among(users_of(user.result), LocalAllocOp))
 
 
 def _copy_bytes(load: LoadOp, buffer: LinearLayout, facts: Facts[AxisFacts]) -> int:

@@ -24,7 +24,7 @@ from tilewright.base.decision import Answer, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import i32
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import contains, every
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddIOp, DivSIOp, DivUIOp, MaxSIOp, MinSIOp, MulIOp, SelectOp, SubIOp
@@ -43,10 +43,10 @@ def start_longest_first(module: ModuleOp, decisions: Decisions) -> None:
         module: tile IR, all calls inlined.
         decisions: of the compilation.
     """
-    for function in module.ops:
-        if isinstance(function, FuncOp) and function.is_kernel:
-            loops = [op for op in walk(function) if isinstance(op, ForOp) and any(map(_is_dot, walk(op)))]
-            for axis in sorted({_axis(op) for op in walk(function) if isinstance(op, GetProgramIdOp)} if loops else ()):
+    for function in FuncOp.all_of(module):
+        if function.is_kernel:
+            loops = [op for op in every(function, ForOp) if contains(op, DotOp)]
+            for axis in sorted({_axis(op) for op in every(function, GetProgramIdOp)} if loops else ()):
                 grown = [(loop, _growth_of(loop, axis)) for loop in loops]
                 longer = next((loop for loop, growth in grown if growth == 1), None)
                 if longer is None or any(growth == -1 for _, growth in grown):
@@ -55,12 +55,7 @@ def start_longest_first(module: ModuleOp, decisions: Decisions) -> None:
                     _turn(function, axis)
 
 
-def _is_dot(op: Operation) -> bool:
-    return isinstance(op, DotOp)
-
-
-def _axis(op: Operation) -> int:
-    assert isinstance(op, TileOp)
+def _axis(op: TileOp) -> int:
     return int(op.attr_values()["axis"])
 
 
@@ -73,7 +68,7 @@ def _turned(function: FuncOp, axis: int) -> Answer[int]:
 
 
 def _turn(function: FuncOp, axis: int) -> None:
-    for op in [op for op in walk(function) if isinstance(op, GetProgramIdOp) and _axis(op) == axis]:
+    for op in [op for op in every(function, GetProgramIdOp) if _axis(op) == axis]:
         users = list(op.results[0].uses)
         following = op.next_op
         assert following is not None

@@ -22,7 +22,7 @@ from tilewright.backends.nvidia.plan.subjects import REDUCED_AFTER
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import contains, every
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
@@ -56,8 +56,8 @@ def move_reductions_out_of_loops(module: ModuleOp, warps: int, decisions: Decisi
         decisions: of the compilation.
     """
     changed = False
-    for loop in list(walk(module)):
-        if isinstance(loop, ForOp) and not any(isinstance(op, DotOp) for op in walk(loop)):  # they need the registers
+    for loop in every(module, ForOp):
+        if not contains(loop, DotOp):  # they need the registers
             while (found := _gathering(loop, warps, decisions)) is not None:
                 _move(loop, found)
                 changed = True

@@ -8,7 +8,8 @@ operations move no data but rename coordinates; the rest (reductions, joins, dot
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
@@ -37,8 +38,6 @@ from tilewright.ops.spec import REGISTRY
 _ALSO_UNIFORM = (
     AddPtrOp, ConstantOp, ExternElementwiseOp, InlineAsmOp, MakeRangeOp, PoisonOp, ScanOp, SplatOp,
 )  # fmt: skip
-# Operations whose operands' layouts follow from the layout of the result.
-_MOVES = (BroadcastOp, ExpandDimsOp, ReshapeOp, TransOp)
 
 _sliced = functools.lru_cache(maxsize=4096)(sliced)
 _narrow = functools.lru_cache(maxsize=4096)(tile.narrow_tile)
@@ -78,7 +77,7 @@ def _hands_on(op: Operation) -> bool:
 
 def follows_result(op: Operation) -> bool:
     """Whether the layouts of the operands follow from that of the result, whichever it is."""
-    return (isinstance(op, _MOVES) and not is_ragged(op)) or is_uniform(op)
+    return (type(op) in _OPERANDS and not is_ragged(op)) or is_uniform(op)
 
 
 def is_ragged(op: Operation) -> bool:
@@ -110,20 +109,23 @@ def operand_layouts(op: Operation, layout: LinearLayout) -> tuple[LinearLayout |
         op: an operation for which `follows_result`.
         layout: of the result; of all tiles for an access.
     """
-    if not isinstance(op, _MOVES):
-        return tuple(layout if is_tile(operand) else None for operand in op.operands)
-    if isinstance(op, ReshapeOp):
-        return (_reshape(layout, padded_shape(shape_of(op.src.type))),)
-    if isinstance(op, TransOp):
-        order = _order(op)
-        return (_transpose(layout, tuple(order.index(axis) for axis in range(len(order)))),)
-    if isinstance(op, ExpandDimsOp):
-        return (_sliced(layout, _axis(op)),)
+    rule = _OPERANDS.get(type(op))
+    if rule is not None:
+        return (rule(op, layout),)
+    return tuple(layout if is_tile(operand) else None for operand in op.operands)
+
+
+def _untransposed(op: TransOp, layout: LinearLayout) -> LinearLayout:
+    order = _order(op)
+    return _transpose(layout, tuple(order.index(axis) for axis in range(len(order))))
+
+
+def _unrepeated(op: Operation, layout: LinearLayout) -> LinearLayout:
     shapes = zip(shape_of(op.operands[0].type), shape_of(op.results[0].type), strict=True)
     for axis, (have, want) in enumerate(shapes):
         if have != want:
             layout = _narrow(layout, axis)
-    return (layout,)
+    return layout
 
 
 # --- from an operand to the result --------------------------------------------------------------------
@@ -137,22 +139,8 @@ def result_layout(op: Operation, layout: LinearLayout) -> LinearLayout | None:
     """
     if is_uniform(op):
         return layout
-    if is_ragged(op) or isinstance(op, (BroadcastOp, DotOp)):
-        return None
-    shape = padded_shape(shape_of(op.results[0].type))
-    if isinstance(op, ReduceOp):
-        return _sliced(layout, _axis(op)) if shape else None
-    if isinstance(op, ExpandDimsOp):
-        return _expand(layout, _axis(op))
-    if isinstance(op, TransOp):
-        return _transpose(layout, _order(op))
-    if isinstance(op, ReshapeOp):
-        return _reshape(layout, shape)
-    if isinstance(op, JoinOp):
-        return _join(layout)
-    if isinstance(op, SplitOp):
-        return _halves(layout)
-    return _stacked(layout) if isinstance(op, CatOp) else None
+    rule = _RESULTS.get(type(op))
+    return None if rule is None or is_ragged(op) else rule(op, layout)
 
 
 def splittable(layout: LinearLayout) -> LinearLayout:
@@ -186,3 +174,21 @@ def _axis(op: TileOp) -> int:
 
 def _order(op: TransOp) -> tuple[int, ...]:
     return tuple(op.attr_values()["order"])
+
+
+# Operations whose operands' layouts follow from the layout of the result, though they are others.
+_OPERANDS: dict[type[Operation], Callable[[Any, LinearLayout], LinearLayout]] = {
+    ReshapeOp: lambda op, layout: _reshape(layout, padded_shape(shape_of(op.src.type))),
+    TransOp: _untransposed,
+    ExpandDimsOp: lambda op, layout: _sliced(layout, _axis(op)),
+    BroadcastOp: _unrepeated,
+}
+_RESULTS: dict[type[Operation], Callable[[Any, LinearLayout], LinearLayout | None]] = {
+    ReduceOp: lambda op, layout: _sliced(layout, _axis(op)) if shape_of(op.results[0].type) else None,
+    ExpandDimsOp: lambda op, layout: _expand(layout, _axis(op)),
+    TransOp: lambda op, layout: _transpose(layout, _order(op)),
+    ReshapeOp: lambda op, layout: _reshape(layout, padded_shape(shape_of(op.result.type))),
+    JoinOp: lambda op, layout: _join(layout),
+    SplitOp: lambda op, layout: _halves(layout),
+    CatOp: lambda op, layout: _stacked(layout),
+}

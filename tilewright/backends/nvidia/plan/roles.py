@@ -78,7 +78,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.types import i1, i32, shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import among, every, read_by, walk
 from tilewright.ops.control import ForOp, IfOp, WhileOp, YieldOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.descriptor import DescriptorStoreOp, MakeTensorDescOp
@@ -159,10 +159,10 @@ def split_into_roles(
         hands_on: whether what assembles the kernel lets warps hand registers on.
     """
     changed = False
-    for function in module.ops:
-        if isinstance(function, FuncOp) and options.num_stages > 1 and arch.has_tma:
+    for function in FuncOp.all_of(module):
+        if options.num_stages > 1 and arch.has_tma:
             stage_operands(function)
-            loops = [op for op in walk(function) if isinstance(op, ForOp) and _multiplies(op)]
+            loops = [op for op in every(function, ForOp) if _multiplies(op)]
             follow = len({loop.parent_block() for loop in loops}) == 1
             for group in [loops] if follow else [[loop] for loop in loops]:
                 copied = _prefetches(function, group)
@@ -180,7 +180,7 @@ def split_into_roles(
 
 
 def _multiplies(loop: ForOp) -> bool:
-    return any(isinstance(op, WarpGroupDotOp) and loop_of(op) is loop for op in walk(loop))
+    return any(loop_of(dot) is loop for dot in every(loop, WarpGroupDotOp))
 
 
 def _around(loop: Operation) -> list[Operation]:
@@ -283,7 +283,7 @@ def _pays(loop: ForOp, prefetches: Sequence[Prefetch], options: CudaOptions, han
     if not hands_on or 1 not in ranks.values():
         return False
     if warps == LARGE:
-        dots = [op for op in ranks if isinstance(op, WarpGroupDotOp)]
+        dots = among(ranks, WarpGroupDotOp)
         return size >= tuning.ROLE_BYTES and registers_of(dots) <= crew_of(options, prefetches).held
     if warps != tuning.ROLE_WARPS or size < tuning.ROLE_BYTES:
         return False
@@ -293,7 +293,7 @@ def _pays(loop: ForOp, prefetches: Sequence[Prefetch], options: CudaOptions, han
 
 def _spilling(loop: ForOp, crew: Crew) -> No | None:
     """Why registers do not suffice for the results of all products, which is what the loop has at once."""
-    dots = [op for op in walk(loop) if isinstance(op, WarpGroupDotOp)]
+    dots = every(loop, WarpGroupDotOp)
     needed = sum(tile_words(dot.d.type) for dot in dots) + tuning.ROLE_REGISTERS
     if needed <= crew.held:
         return None
@@ -313,7 +313,7 @@ def _unfit(loop: ForOp, prefetches: Sequence[Prefetch], crew: Crew) -> No | None
     pointers = next((p.load for p in prefetches if not p.is_block), None)
     if pointers is not None:
         return No(f"{describe_op(pointers)} through pointers is copied by all threads", pointers, "a TensorDescriptor")
-    dots = [op for op in walk(loop) if isinstance(op, WarpGroupDotOp)]
+    dots = every(loop, WarpGroupDotOp)
     turned = next((op for op in dots if fragments_read(op) is not None), None)
     if turned is not None:
         return No("fragments of an operand are read ahead, between two iterations", turned)
@@ -382,7 +382,7 @@ def _level(loop: ForOp, wanted: Sequence[SSAValue]) -> Level | No:
     ops = [op for op in loop.body.block.ops if op in found[0]]
     carried = sorted(found[1])
     needed = [*wanted, *loop.operands[:3], *(loop.iter_args[number] for number in carried)]
-    needed += [operand for op in ops for part in walk(op) for operand in part.operands]
+    needed += [operand for op in ops for operand in read_by(op)]
     return Level(loop, ops, carried, needed)
 
 

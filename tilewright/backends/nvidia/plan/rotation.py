@@ -47,7 +47,7 @@ from tilewright.backends.nvidia.tgir.types import MemDescType, tile_words
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.types import bit_width, element_type, i1, shape_of
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, read_by, walk
 from tilewright.ops.control import ForOp, IfOp, YieldOp
 from tilewright.ops.elementwise import AddIOp, AndIOp, OrIOp, SelectOp, XOrIOp
 from tilewright.passes.rewriting import erase, replace
@@ -89,7 +89,7 @@ def plan_rotation(loop: ForOp, channels: Sequence[Channel], registers: int, *, a
     """
     body = loop.body.block
     ranks = product_ranks(body)
-    dots = [op for op in walk(body) if isinstance(op, WarpGroupDotOp)]
+    dots = every(body, WarpGroupDotOp)
     opening, closing = ([dot for dot in dots if ranks[dot] == rank] for rank in (0, 1))
     if not closing or len(opening) + len(closing) < len(dots):
         return No("its products are not of two kinds, of which one needs results of the other")
@@ -174,7 +174,7 @@ def _behind(ops: Sequence[Operation], values: Iterable[SSAValue]) -> set[Operati
     """The operations that are computed of some values."""
     known, found = set(values), set[Operation]()
     for op in ops:
-        if any(operand in known for part in walk(op) for operand in part.operands):
+        if not known.isdisjoint(read_by(op)):
             found.add(op)
             known |= set(op.results)
     return found
@@ -196,7 +196,7 @@ def _needed(ops: Sequence[Operation], dots: Sequence[Operation]) -> set[Operatio
     for op in reversed(ops):
         if op in dots or any(result in wanted for result in op.results):
             found.add(op)
-            wanted |= {operand for part in walk(op) for operand in part.operands}
+            wanted.update(read_by(op))
     return found
 
 
@@ -204,8 +204,8 @@ def _unread(rotation: Rotation, channels: Sequence[Channel], body: Block) -> No 
     """Why buffers cannot be read an iteration later: they would not be what they were, or are read otherwise."""
     rings = {ring for channel in channels for ring in channel.rings}
     products = {*rotation.opening, *rotation.closing}
-    for op in walk(body):
-        if isinstance(op, MemDescIndexOp) and op.src in rings:
+    for op in every(body, MemDescIndexOp):
+        if op.src in rings:
             reader = next((use.operation for use in op.result.uses if use.operation not in products), None)
             if reader is not None:
                 return No("what is copied passes through registers", reader)

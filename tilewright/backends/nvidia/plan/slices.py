@@ -32,7 +32,8 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.types import element_type, shape_of, tile_type
-from tilewright.ir.walk import walk
+from tilewright.ir.values import users_of
+from tilewright.ir.walk import among, every, walk
 from tilewright.layouts.linear import LinearLayout
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp, TensorDescType
 from tilewright.ops.dot import DotOp
@@ -50,19 +51,18 @@ def store_in_slices(module: ModuleOp, decisions: Decisions) -> None:
         module: laid-out tile IR, whose descriptors the copy engine serves.
         decisions: of the compilation.
     """
-    for function in module.ops:
-        if isinstance(function, FuncOp):
-            accumulators = set(_accumulators(function))
-            shared = _is_shared(function)
-            for op in list(walk(function)):
-                if isinstance(op, DescriptorStoreOp) and layout_of(op.src) in accumulators:
-                    plan = decisions.note(OWN_SLICES, op, _sliced(op, shared))
-                    if plan is not None:
-                        _store(op, plan)
+    for function in FuncOp.all_of(module):
+        accumulators = set(_accumulators(function))
+        shared = _is_shared(function)
+        for op in every(function, DescriptorStoreOp):
+            if layout_of(op.src) in accumulators:
+                plan = decisions.note(OWN_SLICES, op, _sliced(op, shared))
+                if plan is not None:
+                    _store(op, plan)
 
 
 def _accumulators(function: FuncOp) -> Iterator[LinearLayout]:
-    return (layout_of(op.d) for op in walk(function) if isinstance(op, WarpGroupDotOp | DotOp))
+    return (layout_of(op.d) for op in every(function, WarpGroupDotOp, DotOp))
 
 
 def _is_shared(function: FuncOp) -> bool:
@@ -72,7 +72,7 @@ def _is_shared(function: FuncOp) -> bool:
 
 def _is_read(maker: MakeTensorDescOp) -> bool:
     """Whether blocks of the tensor are loaded, too."""
-    makers = [use.operation for use in maker.base.uses if isinstance(use.operation, MakeTensorDescOp)]
+    makers = among(users_of(maker.base), MakeTensorDescOp)
     return any(isinstance(use.operation, DescriptorLoadOp) for maker in makers for use in maker.result.uses)
 
 
@@ -120,22 +120,21 @@ def keep_slices_apart(module: ModuleOp, warps: int, arch: Arch, decisions: Decis
         arch: the target.
         decisions: of the compilation.
     """
-    for function in module.ops:
-        if isinstance(function, FuncOp):
-            ops = list(walk(function))
-            if not any(isinstance(op, WarpGroupDotOp) for op in ops):
-                continue
-            before = allocate(function).total
-            for op in ops:
-                if isinstance(op, ConvertLayoutOp | TmaStoreSlicesOp) and scratch_bytes(op) and not waits_between(op):
-                    before = _decide(function, op, before, warps, arch, decisions)
+    for function in FuncOp.all_of(module):
+        ops = list(walk(function))
+        if not any(among(ops, WarpGroupDotOp)):
+            continue
+        before = allocate(function).total
+        for op in ops:
+            if isinstance(op, ConvertLayoutOp | TmaStoreSlicesOp) and scratch_bytes(op) and not waits_between(op):
+                before = _decide(function, op, before, warps, arch, decisions)
 
 
 def _decide(function: FuncOp, op: Operation, before: int, warps: int, arch: Arch, decisions: Decisions) -> int:
     """Mark one conversion, or not; gives the bytes of shared memory that the function needs then."""
     op.attributes[APART] = UnitAttr()
     after = allocate(function).total
-    roles = [role.attr_values() for role in walk(function) if isinstance(role, EnterRoleOp)]
+    roles = [role.attr_values() for role in every(function, EnterRoleOp)]
     block = max([warps, *(int(role["first_warp"]) + int(role["num_warps"]) for role in roles)])
     if decisions.note(OWN_SLICES, op, _answer(op, before, after, warps, block, arch)) is not None:
         return after

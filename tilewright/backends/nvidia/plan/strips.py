@@ -17,17 +17,16 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from tilewright.analysis.constants import constant_of
 from tilewright.base.errors import InternalError
 from tilewright.ir.attrs import I32
+from tilewright.ir.traits import is_collective
 from tilewright.ir.types import element_type, i32, shape_of, tile_type
-from tilewright.ir.values import defining_op, is_tile, property_int
-from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
+from tilewright.ir.values import defining_op, property_int, result_number
+from tilewright.ops.broadcast import ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise import AddIOp
-from tilewright.ops.elementwise_pointer import AddPtrOp
-from tilewright.ops.memory import LoadOp
+from tilewright.ops.memory import is_volatile
 from tilewright.ops.reduce import ReduceOp
-from tilewright.ops.shape import TransOp
-from tilewright.ops.spec import REGISTRY
+from tilewright.ops.spec import dims_of
 from tilewright.passes.dce import is_removable
 from tilewright.passes.rewriting import insert_before
 
@@ -46,27 +45,13 @@ def parts_of(value: SSAValue, axis: int) -> Sequence[int | None] | None:
         None for operands that are taken whole; None in all if it is not known how to make a strip.
     """
     op = defining_op(value)
-    if op is None or not is_removable(op):
+    if op is None or not is_removable(op) or is_volatile(op) or (is_collective(op) and not isinstance(op, ReduceOp)):
         return None
-    if isinstance(op, ConstantOp):
-        return () if op.splat_value is not None else None
-    if isinstance(op, MakeRangeOp):
-        return ()
-    if isinstance(op, SplatOp):
-        return (None,)
-    if isinstance(op, ExpandDimsOp):
-        at = property_int(op, "axis")
-        return None if at == axis else (axis - (at < axis),)
-    if isinstance(op, BroadcastOp):
-        return (axis if shape_of(op.operands[0].type)[axis] == shape_of(value.type)[axis] else None,)
-    if isinstance(op, TransOp):
-        return (op.attr_values()["order"][axis],)
-    if isinstance(op, ReduceOp):
-        return (axis + (axis >= property_int(op, "axis")),) * len(op.operands)
-    if isinstance(op, LoadOp | AddPtrOp) or (op.name in REGISTRY and REGISTRY[op.name].elementwise and not op.regions):
-        volatile = isinstance(op, LoadOp) and op.isVolatile is not None
-        return None if volatile else tuple(axis if is_tile(operand) else None for operand in op.operands)
-    return None
+    dims = dims_of(op)
+    name = None if dims is None else dims.results[result_number(value)][axis]
+    if dims is None or name in dims.met or (isinstance(op, ExpandDimsOp) and name not in dims.operands[0]):
+        return None
+    return [names.index(name) if name in names else None for names in dims.operands]
 
 
 @dataclass(slots=True)

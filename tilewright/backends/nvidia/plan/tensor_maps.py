@@ -33,7 +33,7 @@ from tilewright.backends.nvidia.tgir.types import memory_bits
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, i32, i64, shape_of, tile_type
-from tilewright.ir.walk import walk
+from tilewright.ir.walk import every, walk
 from tilewright.ops.casts import ExtSIOp, TruncIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
@@ -66,8 +66,8 @@ def load_boxes(module: ModuleOp, options: CudaOptions, arch: Arch, decisions: De
     if not (options.tensor_maps and arch.has_tma and arch.has_wgmma):
         return False
     changed = False
-    for function in module.ops:
-        if isinstance(function, FuncOp) and function.is_kernel:
+    for function in FuncOp.all_of(module):
+        if function.is_kernel:
             first = function.body.block.first_op
             assert first is not None
             for load, answer in _answers(function, options, arch):
@@ -84,7 +84,7 @@ def load_boxes(module: ModuleOp, options: CudaOptions, arch: Arch, decisions: De
 
 def _answers(function: FuncOp, options: CudaOptions, arch: Arch) -> list[tuple[LoadOp, Answer[Box]]]:
     """What each load that a loop copies ahead for wgmma reads, as long as there is room."""
-    loops = [loop for loop in walk(function) if isinstance(loop, ForOp)]
+    loops = every(function, ForOp)
     loads = [row for loop in loops for row in loads_ahead(loop)]
     loads = [(load, no) for load, no in loads if _is_for_wgmma(load, options.block_warps, arch)]
     if not loads:
@@ -181,7 +181,7 @@ def _place(load: LoadOp, side: Side, *, wide: bool) -> SSAValue:
 
 def _round(module: ModuleOp) -> None:
     """Have blocks that products of tf32 alone read rounded on the way."""
-    makers = (op for op in walk(module) if isinstance(op, MakeTensorDescOp) and FROM_POINTERS in op.attributes)
+    makers = (op for op in every(module, MakeTensorDescOp) if FROM_POINTERS in op.attributes)
     for maker in makers:
         if is_tf32(_loaded(maker)):
             maker.attributes[ROUNDED] = UnitAttr()

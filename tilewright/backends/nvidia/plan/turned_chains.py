@@ -19,8 +19,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from tilewright.analysis.constants import constant_of
+from tilewright.analysis.recurrences import carried_sum
 from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.plan.dots import fragment_bits, is_wgmma
 from tilewright.backends.nvidia.plan.subjects import TURNED
@@ -28,17 +30,17 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.attrs import I32
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import element_type, shape_of, tile_type
-from tilewright.ir.values import is_tile
+from tilewright.ir.values import is_tile, users_of
 from tilewright.ir.walk import every
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.shape import TransOp
 from tilewright.ops.spec import REGISTRY
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
-from tilewright.passes.rewriting import erase, replace, retype, transposed, value_before
+from tilewright.passes.rewriting import replace, transposed, value_before
+from tilewright.passes.transposed_sums import sum_transposed
 
 _LEAST_ROWS = 64  # of a product of whole groups of warps, and of one that is turned over
 
@@ -102,10 +104,6 @@ def _may_head(op: DotOp, num_warps: int, arch: Arch) -> bool:
     return element_type(op.a.type) == element_type(op.b.type) and is_wgmma(op, num_warps, arch)
 
 
-def _is_splat(value: SSAValue) -> bool:
-    return isinstance(value.owner, ConstantOp) and value.owner.splat_value is not None
-
-
 def _chain(head: DotOp, heads: set[DotOp]) -> Chain:
     """The chain of a product."""
     chain, block, shape = Chain([head], [head.d]), head.parent_block(), shape_of(head.d.type)
@@ -142,7 +140,7 @@ def _operands(dot: DotOp) -> tuple[SSAValue, ...]:
 
 
 def _is_for_products(op: TransOp, block: Block | None) -> bool:
-    users = [use.operation for use in op.result.uses]
+    users = users_of(op.result)
     return bool(users) and all(
         isinstance(user, DotOp) and user.parent_block() is block and user.c is not op.result for user in users
     )
@@ -162,7 +160,7 @@ def _tiles_of(op: Operation) -> Iterator[SSAValue]:
 def _is_made_anyhow(value: SSAValue) -> bool:
     """Whether a tile is made of constants, rows and columns alone: as easily transposed."""
     owner = value.owner
-    if _is_splat(value) or isinstance(owner, SplatOp):
+    if constant_of(value) is not None or isinstance(owner, SplatOp):
         return True
     if isinstance(owner, BroadcastOp):
         return _is_made_anyhow(owner.src)
@@ -181,7 +179,7 @@ def _worth(chain: Chain) -> Answer[Chain]:
     if chain.refused is not None:
         return chain.refused
     saved = [view for view in chain.views if any(use.index == 0 for use in view.result.uses)]
-    turned = [dot for dot in chain.right if _carried_sum(dot) is not None]
+    turned = [dot for dot in chain.right if _large_sum(dot) is not None]
     lost = chain.left
     gain = len(saved) + len({_operands(dot)[1] for dot in turned}) - len({_operands(dot)[0] for dot in lost})
     if gain <= 0:
@@ -189,16 +187,9 @@ def _worth(chain: Chain) -> Answer[Chain]:
     return Yes(chain, f"{gain} tiles fewer go through shared memory")
 
 
-def _carried_sum(dot: DotOp) -> int | None:
-    """The number of the carried value of the loop to which a product adds, which nobody else in the loop reads."""
-    block, sum_ = dot.parent_block(), dot.c
-    loop = block.parent_op() if block is not None else None
-    if not isinstance(loop, ForOp) or not isinstance(sum_, BlockArgument) or sum_.owner is not block:
-        return None
-    uses = list(dot.d.uses)
-    if min(shape_of(dot.d.type)) < _LEAST_ROWS or not sum_.has_one_use() or len(uses) != 1:
-        return None
-    return sum_.index - 1 if uses[0].operation is block.last_op and uses[0].index == sum_.index - 1 else None
+def _large_sum(dot: DotOp) -> int | None:
+    """`carried_sum` of a product with enough rows and columns for whole groups of warps."""
+    return None if min(shape_of(dot.d.type)) < _LEAST_ROWS else carried_sum(dot)
 
 
 # --- the rewrite --------------------------------------------------------------------------------------------------
@@ -216,11 +207,11 @@ class _Turning:
         for view in self.chain.views:
             replace(view, [self.turned(view.src)])
         for dot in dict.fromkeys(self.chain.right):
-            number = _carried_sum(dot)
+            number = _large_sum(dot)
             if number is None:
                 dot.operands[1] = self._back(dot.b, dot)
             else:
-                self._turn_sum(dot, number)
+                sum_transposed(dot, number, self.turned(dot.b), transposed(dot.a, dot))
         for dot in dict.fromkeys(self.chain.left):
             if dot.parent_block() is not None:
                 dot.operands[0] = self._back(dot.a, dot)
@@ -256,28 +247,6 @@ class _Turning:
             operands = [self.turned(operand) for operand in op.operands]
         made = type(op).create(operands=operands, result_types=[kind], properties=properties)
         return value_before(made, op)
-
-    def _turn_sum(self, dot: DotOp, number: int) -> None:
-        """Sum up the transposed product in the loop, and transpose what it leaves."""
-        block, sum_ = dot.parent_block(), dot.c
-        assert block is not None
-        loop = block.parent_op()
-        assert isinstance(loop, ForOp)
-        kind = tile_type(shape_of(sum_.type)[::-1], element_type(sum_.type))
-        loop.operands[3 + number] = transposed(loop.operands[3 + number], loop)
-        following, result = loop.next_op, loop.results[number]
-        assert following is not None
-        users = list(result.uses)
-        retype(result, kind)
-        retype(sum_, kind)
-        if users:
-            view = transposed(result, following)
-            for use in users:
-                use.operation.operands[use.index] = view
-        operands = [self.turned(dot.b), transposed(dot.a, dot), sum_]
-        made = value_before(DotOp.create(operands=operands, result_types=[kind], properties=dict(dot.properties)), dot)
-        dot.d.replace_all_uses_with(made)
-        erase(dot)
 
 
 __all__ = ["turn_chains"]

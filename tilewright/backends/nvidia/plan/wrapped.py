@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Poly
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, whole
 from tilewright.analysis.iterations import in_counters
+from tilewright.analysis.slices import goes_into
 from tilewright.base.decision import No
+from tilewright.ir.effect_traits import access_of
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import defining_op
-from tilewright.ops.control import ForOp, YieldOp
-from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import RemSIOp
 from tilewright.ops.memory import LoadOp, StoreOp
-from tilewright.ops.shape import TransOp
-from tilewright.ops.spec import REGISTRY
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,29 +75,12 @@ def _is_unused(load: LoadOp, dim: int, below: Poly, analysis: AffineAnalysis) ->
                 if use.index != 1 or not _is_masked(use.operation, key[1], below, analysis):
                     return False
                 continue
-            made = _made_of(use.operation, use.index, key[1])
+            # an address made of such a row would be used
+            made = None if access_of(use.operation) else goes_into(use.operation, use.index, key[1])
             if made is None:
                 return False
             todo += made
     return True
-
-
-def _made_of(user: Operation, number: int, dim: int) -> list[tuple[SSAValue, int]] | None:
-    """What an operation makes of rows along a dim of an operand, each row of one; None if it mixes them."""
-    spec = REGISTRY.get(user.name)
-    if isinstance(user, DotOp):
-        rank = len(shape_of(user.d.type))
-        return [(user.d, dim)] if number == 2 or (rank == 2 and number == dim) else None
-    if isinstance(user, TransOp):
-        return [(user.result, list(user.attr_values()["order"]).index(dim))]
-    if isinstance(user, YieldOp):
-        loop = user.parent_op()
-        if not isinstance(loop, ForOp):
-            return None
-        return [(loop.carried[number], dim), (loop.results[number], dim)]
-    if isinstance(user, ForOp):
-        return [(loop_value, dim) for loop_value in (user.carried[number - 3], user.results[number - 3])]
-    return [(user.results[0], dim)] if spec is not None and spec.elementwise and len(user.results) == 1 else None
 
 
 def _is_masked(store: StoreOp, dim: int, below: Poly, analysis: AffineAnalysis) -> bool:

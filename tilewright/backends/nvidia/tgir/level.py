@@ -7,6 +7,8 @@ there, plus those of `tgir_ops.py`; and the layouts of an operation fit together
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -154,57 +156,80 @@ _FORWARD = (ReduceOp, ScanOp, JoinOp, SplitOp, CatOp)
 
 def _check_movement(op: TileOp) -> None:
     """Operations that move whole tiles or buffers: the elements on both sides are the same."""
-    if isinstance(op, (ConvertLayoutOp, LocalLoadOp)):
-        _same_tile(op, op.src, op.result)
-    elif isinstance(op, LocalAllocOp):
-        _require(op, isinstance(op.result.type, MemDescType))
-        if op.src:
-            _same_tile(op, op.src[0], op.result)
-    elif isinstance(op, LocalStoreOp):
-        _same_tile(op, op.value, op.dst)
-    elif isinstance(op, MemDescIndexOp):
-        _require(op, memdesc_count(op.result.type) == 1)
-        if layout_of(op.src) == layout_of(op.result):
-            _same_tile(op, op.src, op.result)
-        else:
-            _require(op, transpose_tile(layout_of(op.src), (1, 0)) == layout_of(op.result))
-            _require(op, _extent(op.src)[::-1] == _extent(op.result))
-    elif isinstance(op, AsyncCopyOp):
-        _require(op, _extent(op.ptr) == _extent(op.dst))
-        _require(op, all(layout_of(tile) == layout_of(op.ptr) for tile in op.masked))
-    elif isinstance(op, WarpGroupDotOp):
-        (m, k), (rows, n) = _extent(op.a), _extent(op.b)
-        _require(op, k == rows and _extent(op.c) == _extent(op.d) == (m, n) and layout_of(op.c) == layout_of(op.d))
-    elif isinstance(op, InitBarrierOp):
-        _require(op, op.result.type == op.src.type)
-    elif isinstance(op, (TmaLoadOp, TmaStoreOp)):
-        plan, buffer = plan_of(op.desc.type), op.dst if isinstance(op, TmaLoadOp) else op.src
-        _require(op, isinstance(plan, Yes) and sorted(_extent(buffer)) == sorted(plan.plan.shape))
-    elif isinstance(op, TmaStoreSlicesOp):
-        plan = plan_of(op.desc.type)
-        _require(op, isinstance(plan, Yes) and slices_of(layout_of(op.src), plan.plan) is not None)
-    elif isinstance(op, (WaitPhaseOp, ArriveBarrierOp)):
-        _require(op, isinstance(op.barrier.owner, InitBarrierOp))
-    elif isinstance(op, EnterRoleOp):
-        attrs = op.attr_values()
-        _require(
-            op, not any(int(attrs[name]) % 4 for name in ("first_warp", "num_warps")) and attrs["registers"] <= 256
-        )
-    elif isinstance(op, WarpGroupDotWaitOp):
-        _require(op, list(op.operand_types) == list(op.result_types))
+    rule = _MOVEMENTS.get(type(op))
+    _require(op, rule is None or rule(op))
     num = op.properties.get("num") or op.properties.get("pendings")
     _require(op, not isinstance(num, IntegerAttr) or num.value.data >= 0)
+
+
+def _is_kept(op: LocalAllocOp) -> bool:
+    return isinstance(op.result.type, MemDescType) and (not op.src or _are_same(op.src[0], op.result))
+
+
+def _is_stage(op: MemDescIndexOp) -> bool:
+    if layout_of(op.src) == layout_of(op.result):
+        return memdesc_count(op.result.type) == 1 and _are_same(op.src, op.result)
+    turned = transpose_tile(layout_of(op.src), (1, 0)) == layout_of(op.result)
+    return memdesc_count(op.result.type) == 1 and turned and _extent(op.src)[::-1] == _extent(op.result)
+
+
+def _is_copied(op: AsyncCopyOp) -> bool:
+    return _extent(op.ptr) == _extent(op.dst) and all(layout_of(tile) == layout_of(op.ptr) for tile in op.masked)
+
+
+def _is_product(op: WarpGroupDotOp) -> bool:
+    (m, k), (rows, n) = _extent(op.a), _extent(op.b)
+    return k == rows and _extent(op.c) == _extent(op.d) == (m, n) and layout_of(op.c) == layout_of(op.d)
+
+
+def _is_block(desc: SSAValue, buffer: SSAValue) -> bool:
+    plan = plan_of(desc.type)
+    return isinstance(plan, Yes) and sorted(_extent(buffer)) == sorted(plan.plan.shape)
+
+
+def _is_sliced(op: TmaStoreSlicesOp) -> bool:
+    plan = plan_of(op.desc.type)
+    return isinstance(plan, Yes) and slices_of(layout_of(op.src), plan.plan) is not None
+
+
+def _is_role(op: EnterRoleOp) -> bool:
+    attrs = op.attr_values()
+    return not any(int(attrs[name]) % 4 for name in ("first_warp", "num_warps")) and bool(attrs["registers"] <= 256)
+
+
+def _is_on_barrier(op: WaitPhaseOp | ArriveBarrierOp) -> bool:
+    return isinstance(op.barrier.owner, InitBarrierOp)
 
 
 def _extent(value: SSAValue) -> tuple[int, ...]:
     return memdesc_shape(value.type) if isinstance(value.type, MemDescType) else shape_of(value.type)
 
 
-def _same_tile(op: TileOp, first: SSAValue, second: SSAValue) -> None:
+def _are_same(first: SSAValue, second: SSAValue) -> bool:
+    """Whether two tiles or buffers have the same elements."""
     elements = [element_type(v.type.tile if isinstance(v.type, MemDescType) else v.type) for v in (first, second)]
-    _require(op, _extent(first) == _extent(second) and elements[0] == elements[1] and math.prod(_extent(first)) > 0)
+    return _extent(first) == _extent(second) and elements[0] == elements[1] and math.prod(_extent(first)) > 0
 
 
 def _require(op: TileOp, holds: bool) -> None:
     if not holds:
         raise VerificationError(f"the layouts or types of {op.name} do not fit together")
+
+
+_MOVEMENTS: dict[type[Operation], Callable[[Any], bool]] = {
+    ConvertLayoutOp: lambda op: _are_same(op.src, op.result),
+    LocalLoadOp: lambda op: _are_same(op.src, op.result),
+    LocalAllocOp: _is_kept,
+    LocalStoreOp: lambda op: _are_same(op.value, op.dst),
+    MemDescIndexOp: _is_stage,
+    AsyncCopyOp: _is_copied,
+    WarpGroupDotOp: _is_product,
+    WarpGroupDotWaitOp: lambda op: list(op.operand_types) == list(op.result_types),
+    InitBarrierOp: lambda op: bool(op.result.type == op.src.type),
+    TmaLoadOp: lambda op: _is_block(op.desc, op.dst),
+    TmaStoreOp: lambda op: _is_block(op.desc, op.src),
+    TmaStoreSlicesOp: _is_sliced,
+    WaitPhaseOp: _is_on_barrier,
+    ArriveBarrierOp: _is_on_barrier,
+    EnterRoleOp: _is_role,
+}

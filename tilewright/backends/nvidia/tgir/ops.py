@@ -28,6 +28,8 @@ from tilewright.backends.nvidia.tgir import types as tgir
 from tilewright.ir import text
 from tilewright.ir.asm import FlatOp
 from tilewright.ir.attrs import BOOL, I32
+from tilewright.ir.effect_traits import Accesses
+from tilewright.ir.traits import View
 from tilewright.ops import text as tile_text
 from tilewright.ops.memory import CACHE_POLICY
 from tilewright.ops.spec import REGISTRY
@@ -44,7 +46,7 @@ class ConvertLayoutOp(LaidOutOp):
     name = "ttg.convert_layout"
     src = operand_def()
     result = result_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), View())
 
 
 @irdl_op_definition
@@ -97,7 +99,7 @@ class AsyncCopyOp(LaidOutOp):
     ptr = operand_def()
     dst = operand_def()
     masked = var_operand_def()
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(Accesses(reads=True), MemoryReadEffect(), MemoryWriteEffect())
 
 
 @irdl_op_definition
@@ -188,7 +190,7 @@ class TmaLoadOp(LaidOutOp):
     pred = operand_def()
     indices = var_operand_def()
     cachePolicy = opt_prop_def()
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(Accesses(reads=True), MemoryReadEffect(), MemoryWriteEffect())
 
 
 @irdl_op_definition
@@ -202,7 +204,7 @@ class TmaStoreOp(LaidOutOp):
     desc = operand_def()
     src = operand_def()
     indices = var_operand_def()
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(Accesses(writes=True), MemoryReadEffect(), MemoryWriteEffect())
 
 
 @irdl_op_definition
@@ -217,7 +219,7 @@ class TmaStoreSlicesOp(LaidOutOp):
     desc = operand_def()
     src = operand_def()
     indices = var_operand_def()
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(Accesses(writes=True), MemoryReadEffect(), MemoryWriteEffect())
 
 
 @irdl_op_definition
