@@ -129,11 +129,17 @@ def trace_kernel(
     try:
         return _with_numbers(request)
     except Exception as error:
-        # PyTorch refused a size that is made of an invented number, or the kernel is wrong with its own numbers as well
-        if isinstance(error, exc.Error) or not any(has_numbers(one, int) for one in arguments.values()):
+        # An operation wants a number of Python for an option, PyTorch refused a size that is made of an invented
+        # number, or the kernel is wrong with its own numbers as well.
+        if not any(has_numbers(one, int) for one in arguments.values()):
             raise
         reason = error
-    made = _checked(replace(request, equal={}, fixed={}, integers=True), 0)
+    try:
+        made = _checked(replace(request, equal={}, fixed={}, integers=True), 0)
+    except exc.Error:
+        if isinstance(reason, exc.Error):  # which speaks of the kernel as it is written
+            raise reason from reason.__cause__
+        raise
     made.why_constant = f"numbers that are arguments are constants: {_first_line(reason)}"
     return made
 
