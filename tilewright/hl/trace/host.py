@@ -304,7 +304,8 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
         views = {name: carried.copied(names[name]) for name in request.arguments}
         interpreter = Interpreter(trace, source, names)
         names["__builtins__"][rewrite.CHOICES] = Choices(interpreter)
-        with FunctionMode(trace), DispatchMode(trace), noted_breakpoints(), suppress(Left), _with_samples(trace):
+        modes = FunctionMode(trace), DispatchMode(trace), torch._C._DisableAutocast()  # a kernel means what it says
+        with modes[0], modes[1], modes[2], noted_breakpoints(), suppress(Left), _with_samples(trace):
             interpreter.run(source.tree.body)
     if not trace.graphs and not has_loop(interpreter, source.tree.body):
         raise exc.NoDeviceLoopsInKernel(
