@@ -1,6 +1,6 @@
 """Loops that wait for another program.
 
-    while tl.load(flag) == 0: pass          while tl.atomic_cas(lock, 0, 1) == 1: pass
+while tl.load(flag) == 0: pass          while tl.atomic_cas(lock, 0, 1) == 1: pass
 """
 
 from __future__ import annotations

@@ -100,9 +100,7 @@ def emit_module(loops: LoopModule, isa: CpuFeatures, options: Options | None = N
     frame = state.frame(kernel.function.symbol)
     decisions = [record for plan in loops.plans.values() for record in plan.decisions.records()]
     externals, pointers = sorted(module.externals), _pointers(kernel)
-    return CpuProgram(
-        module.render(), symbol, frame, state.asserts, decisions, file, externals, pointers, state.waits
-    )
+    return CpuProgram(module.render(), symbol, frame, state.asserts, decisions, file, externals, pointers, state.waits)
 
 
 def _pointers(kernel: FunctionPlan) -> list[tuple[int, int, str]]:
