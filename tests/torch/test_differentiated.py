@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
 import tilewright
 import tilewright.language as tl
-import tilewright.torch  # noqa: F401
+import tilewright.torch
 from tilewright.base.errors import GradientError
 
 
@@ -23,6 +28,7 @@ def doubled(x):
     return out
 
 
+ROOT = Path(__file__).parents[2]
 TRANSFORMS = {
     "grad": lambda x: torch.func.grad(lambda v: doubled(v).sum())(x),
     "vjp": lambda x: torch.func.vjp(doubled, x),
@@ -50,3 +56,37 @@ def test_launches_on_what_is_not_differentiated_are_made():
 def test_gradients_may_be_lost_in_silence_where_that_is_wanted(monkeypatch):
     monkeypatch.setattr(tilewright.knobs.torch, "gradients", "silent")
     assert not torch.func.grad(lambda v: doubled(v).sum())(torch.randn(5)).any()
+
+
+MAKE_FX = """
+import sys
+from pathlib import Path
+import torch
+import tilewright
+import tilewright.language as tl
+from torch.fx.experimental.proxy_tensor import make_fx
+
+@tilewright.jit
+def twice(x, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, 2 * tl.load(x + at, at < n), at < n)
+
+def doubled(x):
+    out = torch.empty_like(x)
+    twice[(1,)](x, out, x.numel(), BLOCK=16)
+    return out
+
+for _ in range(2):
+    doubled(torch.ones(5))
+assert "tilewright.torch" not in sys.modules
+for mode in "real", "fake", "symbolic":
+    graph = make_fx(doubled, tracing_mode=mode)(torch.ones(5))
+    assert "twice" in graph.code
+    assert torch.equal(graph(torch.arange(5.0)), 2 * torch.arange(5.0))
+"""
+
+
+def test_make_fx_records_launches_without_the_import(tmp_path):
+    (tmp_path / "program.py").write_text(MAKE_FX)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, tmp_path / "program.py"], cwd=ROOT, env=environment, check=True)

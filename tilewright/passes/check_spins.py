@@ -2,9 +2,10 @@
 
     while tl.load(flag) == 0: pass          while tl.atomic_cas(lock, 0, 1) == 1: pass
 
-Which loops these are `analysis/waiting.py` says. With checks programs run one after the other, in an order in which each may wait for earlier ones. So what a waiting
-loop looks at changes by the loop itself or never: a word that was the same for many looks is a program that waits for
-one that has not started, or for a lock that nobody gives back. On a GPU that depends on how many programs it holds.
+Which loops these are `analysis/waiting.py` says. With checks programs run one after the other, in an order in which
+each may wait for earlier ones. So what a waiting loop looks at changes by the loop itself or never: a word that was the
+same for many looks is a program that waits for one that has not started, or for a lock that nobody gives back. On a GPU
+that depends on how many programs it holds.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "Known limits": (
         (
-            "`make_fx` on tensors with data, in a process that poses as Triton: the launch is made while the program is "
-            "traced, and its graph lacks it, as with Triton",
+            "`make_fx` on tensors with data, in a process that poses as Triton: the launch is made while the program "
+            "is traced, and its graph lacks it, as with Triton",
             "PyTorch's own ways are taken there: `torch.library.wrap_triton` records the launch",
         ),
         (

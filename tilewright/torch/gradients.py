@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 from torch._library.autograd import make_autograd_impl
 from torch._ops import OpOverload
+from torch.autograd import forward_ad
 
 from tilewright.base.errors import ArgumentError, GradientError
 from tilewright.base.knobs import knobs

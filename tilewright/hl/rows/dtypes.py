@@ -45,7 +45,7 @@ def highest(dtype: torch.dtype) -> Any:
 
 
 def fitted(value: Any, dtype: Any) -> Any:
-    """A number of Python as it is in a tile of integers or booleans: cut to a whole one, and wrapped; others as they are.
+    """A number of Python as a tile of integers or booleans holds it: cut to a whole one, and wrapped.
 
     Args:
         value: a number, or whatever else an operation may have there.

@@ -179,7 +179,7 @@ def emit_if(low: FunctionLowering, step: Step) -> None:
 def emit_while(low: FunctionLowering, step: Step) -> None:
     """`scf.while`."""
     op, ev = step.op, low.ev
-    assert op is not None
+    assert isinstance(op, WhileOp)
     before, after = (region.block for region in op.regions)
     tiles: dict[SSAValue, Buffer] = {before.args[number]: buffer for number, buffer in step.detail.items()}
     handed: dict[SSAValue, Buffer] = {
