@@ -60,7 +60,6 @@ def test_gradients_may_be_lost_in_silence_where_that_is_wanted(monkeypatch):
 
 MAKE_FX = """
 import sys
-from pathlib import Path
 import torch
 import tilewright
 import tilewright.language as tl

@@ -53,7 +53,7 @@ class _NewFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path."""
-        path = super().convert(value, param, ctx)
+        path = Path(str(super().convert(value, param, ctx)))
         if not path.parent.is_dir():
             self.fail(f"there is no folder {path.parent}", param, ctx)
         return path

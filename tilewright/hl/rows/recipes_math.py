@@ -36,9 +36,9 @@ def both(x: Operand, y: Operand) -> tuple[Any, Any, Any]:
 
 
 @recipe("add")
-def add(x: Operand, y: Operand, alpha: Any = 1) -> Any:
+def add(x: Any, y: Any, alpha: Any = 1) -> Any:
     """The sum of two booleans is whether one of them holds; others have a row."""
-    return (x | y if alpha else x | False) if torch.result_type(x, y) == torch.bool else NotImplemented
+    return x | (y if alpha else False) if torch.result_type(x, y) == torch.bool else NotImplemented
 
 
 # --- powers and parts of numbers -------------------------------------------------------------------------

@@ -22,6 +22,7 @@ halves their number.
 from __future__ import annotations
 
 from tilewright.backends.cpu.abi import RUNNING, STOP_POLL, STOPPED
+from tilewright.backends.cpu.device.processor import processor_ir
 
 # The block is what Python packs for one launch: three words, then the slots of the kernel ABI.
 BLOCK_RECORD, BLOCK_THREADS, BLOCK_ARENA, BLOCK_ARGS = 0, 8, 16, 24
@@ -164,9 +165,8 @@ fill:                                     ; home ranges start at multiples of th
   %lo.scaled = mul i64 %chunks, %t
   %lo.chunk = udiv i64 %lo.scaled, %n
   %lo.home = mul i64 %lo.chunk, %chunk
-  %behind = select i1 %in.order, i64 %total, i64 %lo.home
-  %first = icmp eq i64 %t, 0
-  %lo = select i1 %first, i64 0, i64 %behind
+  %lo.behind = mul i64 %t, %total
+  %lo = select i1 %in.order, i64 %lo.behind, i64 %lo.home
   %hi.scaled = mul i64 %chunks, %t.1
   %hi.chunk = udiv i64 %hi.scaled, %n
   %hi.full = mul i64 %hi.chunk, %chunk
@@ -578,23 +578,9 @@ quit:
 }}
 """
 
-_PAUSE = {
-    "x86_64": ("declare void @llvm.x86.sse2.pause()\n", "call void @llvm.x86.sse2.pause()"),
-    "aarch64": ("declare void @llvm.aarch64.hint(i32)\n", "call void @llvm.aarch64.hint(i32 1)"),
-}
-
-# A clock that any program may read; without one every team counts as worth it.
-_TICKS = {
-    "x86_64": ("declare i64 @llvm.readcyclecounter()\n", "call i64 @llvm.readcyclecounter()"),
-    "aarch64": ("", 'call i64 asm sideeffect "mrs $0, cntvct_el0", "=r"()'),
-}
-
 
 def launcher_ir(triple: str) -> str:
     """Text of the launcher module for the target `triple`."""
-    arch = triple.split("-", 1)[0].replace("arm64", "aarch64")
-    declaration, call = _PAUSE.get(arch, ("", ""))
-    clock, ticks = _TICKS.get(arch, ("", "add i64 0, 0"))
     return (
         f'target triple = "{triple}"\n'
         "; kernel, args, arena, arena stride, chunk, threads, ranges, omp_get_thread_num, stop\n"
@@ -602,8 +588,5 @@ def launcher_ir(triple: str) -> str:
         "declare i64 @llvm.umin.i64(i64, i64)\n"
         "declare i64 @llvm.umax.i64(i64, i64)\n"
         "declare i64 @llvm.smax.i64(i64, i64)\n"
-        f"{declaration}{clock}"
-        f"define internal i64 @tw_ticks() nounwind alwaysinline {{\n  %now = {ticks}\n  ret i64 %now\n}}\n"
-        f"define internal void @tw_pause() nounwind alwaysinline {{\n  {call}\n  ret void\n}}\n"
-        f"{_STOP}{_PROGRAMS}{_LAUNCH}{_RUN}{_OPENMP}{_POOL}"
+        f"{processor_ir(triple)}{_STOP}{_PROGRAMS}{_LAUNCH}{_RUN}{_OPENMP}{_POOL}"
     )
