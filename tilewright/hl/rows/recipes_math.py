@@ -38,7 +38,9 @@ def both(x: Operand, y: Operand) -> tuple[Any, Any, Any]:
 @recipe("add")
 def add(x: Any, y: Any, alpha: Any = 1) -> Any:
     """The sum of two booleans is whether one of them holds; others have a row."""
-    return x | (y if alpha else False) if torch.result_type(x, y) == torch.bool else NotImplemented
+    if not all(one.dtype == torch.bool if isinstance(one, Tensor) else isinstance(one, bool) for one in (x, y)):
+        return NotImplemented  # without a look at numbers of the launcher, which would be constants then
+    return x | (y if alpha else False)
 
 
 # --- powers and parts of numbers -------------------------------------------------------------------------
