@@ -81,3 +81,60 @@ def test_what_an_assertion_guards_does_not_happen():
     index[5] = 5
     guarded[(4,)](x, index, out, 8, BLOCK=4, debug=True)
     np.testing.assert_array_equal(out, np.arange(16) % 8)
+
+
+@tilewright.jit
+def look_back(x_ptr, out_ptr, state_ptr, BLOCK: tl.constexpr):
+    program = tl.program_id(0)
+    at = program * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    own, before, look = tl.sum(x), 0, program - 1
+    tl.atomic_xchg(state_ptr + program, (own << 2) | 1)
+    while look >= 0:
+        state = tl.load(state_ptr + look, volatile=True)
+        while state & 3 == 0:
+            state = tl.load(state_ptr + look, volatile=True)
+        before += state >> 2
+        look = look - 1 if state & 3 == 1 else -1
+    tl.atomic_xchg(state_ptr + program, ((before + own) << 2) | 2)
+    tl.store(out_ptr + at, before + tl.cumsum(x, 0))
+
+
+@pytest.mark.parametrize("threads", [1, 3, 16])
+def test_look_back_goes_on_with_more_threads_than_processors(threads, monkeypatch):
+    monkeypatch.setattr(tilewright.knobs.cpu, "num_threads", threads)
+    x = np.random.default_rng(0).integers(0, 9, 2000 * 16, dtype=np.int32)
+    out, state = np.zeros_like(x), np.zeros(2000, np.int32)
+    compiled = look_back[(2000,)](x, out, state, BLOCK=16)
+    np.testing.assert_array_equal(out, np.cumsum(x))
+    assert compiled.metadata["waits"]
+
+
+@tilewright.jit
+def halves(x_ptr, out_ptr, n):
+    found, first, last = 0, 0, n
+    while first < last:  # bisection looks at memory, and waits for nobody
+        found = (first + last) // 2
+        if tl.load(x_ptr + found) < tl.program_id(0):
+            first = found + 1
+        else:
+            last = found
+    tl.store(out_ptr + tl.program_id(0), first)
+
+
+@tilewright.jit
+def under_lock(lock_ptr, sum_ptr):
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1:
+        pass
+    tl.store(sum_ptr, tl.load(sum_ptr) + 1)
+    tl.atomic_xchg(lock_ptr, 0)
+
+
+def test_loops_that_may_wait_offer_their_processor():
+    x, out, lock, total = np.arange(9, dtype=np.int32), np.zeros(9, np.int32), np.zeros(1, np.int32), np.zeros(1, int)
+    bisected, locked = halves[(9,)](x, out, 9), under_lock[(50,)](lock, total)
+    np.testing.assert_array_equal(out, x)
+    assert total == 50
+    for compiled, waits in ((bisected, False), (locked, True)):
+        assert compiled.metadata["waits"] == waits
+        assert ("sched_yield" in compiled.asm["llir"] or "SwitchToThread" in compiled.asm["llir"]) == waits

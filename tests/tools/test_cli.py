@@ -368,3 +368,33 @@ def test_examples_are_found_and_loaded_anew():
     assert (examples.folder() / "matmul.py").is_file()
     first, second = examples.load("vector_add"), examples.load("vector_add")
     assert first is not second and first.add_kernel is not second.add_kernel
+
+
+@pytest.mark.parametrize("command", [["report", "{program}", "-o", "{out}"], ["cache", "export", "{out}"],
+                                     ["layout", "register=(0,1); lane=(1,0) (2,0) : 4x2", "-o", "{out}"],
+                                     ["report", "{program}", "--trace", "{out}"]])  # fmt: skip
+def test_a_file_in_no_folder_is_refused_ahead_of_the_work(command, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("raise AssertionError('it ran')\n")
+    result = _invoke(*[word.format(program=program, out=tmp_path / "none" / "made") for word in command])
+    assert result.exit_code == 2
+    assert f"there is no folder {tmp_path / 'none'}" in result.output
+
+
+def test_sanitize_says_that_there_is_no_program_and_that_one_has_failed(tmp_path, monkeypatch):
+    monkeypatch.delenv("TILEWRIGHT_SANITIZE", raising=False)
+    result = _invoke("sanitize", str(tmp_path / "none.py"))
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: there is no file")
+    (tmp_path / "fails.py").write_text("raise SystemExit(3)\n")
+    result = _invoke("sanitize", str(tmp_path / "fails.py"))
+    assert result.exit_code == 3
+    assert "no faults until the program ended with status 3" in result.output
+    monkeypatch.delenv("TILEWRIGHT_SANITIZE", raising=False)
+
+
+def test_report_refuses_an_unknown_check_ahead_of_the_run(tmp_path):
+    (tmp_path / "program.py").write_text("raise AssertionError('it ran')\n")
+    result = _invoke("report", str(tmp_path / "program.py"), "-c", "nothing")
+    assert result.exit_code == 1
+    assert "there is no check 'nothing'" in result.output

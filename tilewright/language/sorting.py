@@ -102,7 +102,7 @@ def sort(x: tensor, dim: Size | None = None, descending: Flag = False) -> Any:
     else:
         index = positions(x, len(x.shape) - 1)
         runs = _sort_runs(x.to(_work_type(x.dtype)), index, int_log2(x.shape[-1]) - 1)
-        return _merge(runs, index, stages, descending).to(x.dtype)
+        return _merge(runs, index, stages, descending != 0).to(x.dtype)
 
 
 @library
@@ -116,7 +116,7 @@ def bitonic_merge(x: tensor, dim: Size | None = None, descending: Flag = False) 
     """
     static_assert(last_axis(len(x.shape), dim), "only minor dimension is currently supported")
     wide = x.to(_work_type(x.dtype))
-    return _merge(wide, positions(x, len(x.shape) - 1), int_log2(x.shape[-1]), descending).to(x.dtype)
+    return _merge(wide, positions(x, len(x.shape) - 1), int_log2(x.shape[-1]), descending != 0).to(x.dtype)
 
 
 @library
@@ -153,4 +153,4 @@ def topk(x: tensor, k: Size, dim: Size | None = None, descending: Flag = True) -
             falling = (positions(y, len(y.shape) - 2) & 1) != 0
             y = _merge(y, positions(y, len(y.shape) - 1), size, falling)
     z = reshape(y, drop_block(y.shape))
-    return _merge(z, positions(z, len(z.shape) - 1), size, descending).to(x.dtype)
+    return _merge(z, positions(z, len(z.shape) - 1), size, descending != 0).to(x.dtype)

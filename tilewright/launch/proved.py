@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.analysis.homes import homes_of
 from tilewright.analysis.launch_proofs import Access, Extents, LaunchProofs
 from tilewright.analysis.launch_space import Numbers
+from tilewright.analysis.waiting import waiting_looks
 from tilewright.base.checks import BOUNDS, DEADLOCKS, HINTS, ORDERS, OVERFLOW, PORTABLE, RACES, Checks
 from tilewright.base.errors import ArgumentError
 from tilewright.compile.function import KernelFunction
@@ -30,7 +31,6 @@ from tilewright.ops.function import FuncOp
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.check_overflow import arithmetic_below, bounds_of_loops
 from tilewright.passes.check_promises import promises_of
-from tilewright.passes.check_spins import waiting_looks
 from tilewright.passes.checks import access_kind, accesses_of, atomics_that_decide, waits_for_programs
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tilewright.analysis.homes import homes_of
+from tilewright.analysis.waiting import waiting_looks
 from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import element_type, i32, is_integer, tile_type
@@ -40,7 +41,6 @@ from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, is_volatile
 from tilewright.passes.check_code import Code
 from tilewright.passes.check_shadow import LOAD, STORE, NewSite, Words
-from tilewright.passes.check_spins import waiting_looks
 from tilewright.passes.rewriting import insert_before
 
 UNIT = 64

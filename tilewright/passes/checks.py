@@ -19,6 +19,7 @@ from xdsl.ir import Attribute, Operation, SSAValue, Use
 from tilewright.analysis.affine import AffineAnalysis
 from tilewright.analysis.distinct import lie_apart
 from tilewright.analysis.homes import homes_of
+from tilewright.analysis.waiting import waiting_looks
 from tilewright.base.checks import (
     BOUNDS,
     DEADLOCKS,
@@ -60,7 +61,7 @@ from tilewright.passes.check_order import Order
 from tilewright.passes.check_overflow import arithmetic_below, bounds_of_loops, check_arithmetic
 from tilewright.passes.check_promises import check_promises
 from tilewright.passes.check_shadow import ATOMIC, LOAD, STORE, Stamps
-from tilewright.passes.check_spins import check_look, waiting_looks
+from tilewright.passes.check_spins import check_look
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.rewriting import value_before

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilewright.base.checks import parse_checks
+from tilewright.base.errors import ArgumentError
 from tilewright.launch.faults import Fault
 from tilewright.sanitize.checking import checking
 
@@ -29,7 +30,12 @@ def run_program(
 
     Returns:
         the faults, and the exit status of the program by itself: 1 where it ended with an exception, which is printed.
+
+    Raises:
+        ArgumentError: there is no such file or check.
     """
+    if not as_module and not Path(name).is_file():
+        raise ArgumentError(f"there is no file {name}", hint="write tilewright sanitize PROGRAM.py [ARGUMENTS]")
     before = sys.argv[:], sys.path[:]
     sys.argv = [name, *arguments]
     sys.path.insert(0, "" if as_module else str(Path(name).resolve().parent))

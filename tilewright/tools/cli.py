@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -42,6 +43,20 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except TilewrightError as error:
             raise click.ClickException(str(error)) from error
+
+
+class _NewFile(click.Path):
+    """A file to write: that its folder is there is found out ahead of the work that it would take down with it."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        path = Path(str(super().convert(value, param, ctx)))
+        if not path.parent.is_dir():
+            self.fail(f"there is no folder {path.parent}", param, ctx)
+        return path
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -101,7 +116,7 @@ def compile_command(
 @click.option("--target", "-t", "targets", multiple=True, help="cpu, cuda:90, ...; give it once for each.")
 @click.option("--num-warps", type=int, default=None, help="Warps of a program (GPU).")
 @click.option("--num-stages", type=int, default=None, help="Depth of software pipelines (GPU).")
-@click.option("--out", "-o", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write.")
+@click.option("--out", "-o", required=True, type=_NewFile(), help="The file to write.")
 def bundle_command(
     kernels: tuple[str, ...], signatures: tuple[str, ...], targets: tuple[str, ...],
     num_warps: int | None, num_stages: int | None, out: Path,
@@ -180,8 +195,8 @@ def sanitize_command(
 
 @main.command("report", context_settings={"ignore_unknown_options": True})
 @click.option("--module", "-m", "is_module", is_flag=True, help="PROGRAM is a module, as for python -m.")
-@click.option("--out", "-o", default="report.html", type=click.Path(dir_okay=False, path_type=Path), help="The page.")
-@click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="Write the trace (Perfetto) here too.")
+@click.option("--out", "-o", default="report.html", type=_NewFile(), help="The page.")
+@click.option("--trace", type=_NewFile(), help="Write the trace (Perfetto) here too.")
 @click.option("--target", "-t", "targets", multiple=True, help="What else to compile for; default: cuda:90. Or: none.")
 @click.option("--checks", "-c", default="", help="Show what these checks find: bounds,races (see sanitize).")
 @click.argument("program")
@@ -210,7 +225,7 @@ def report_command(
 @main.command("layout")
 @click.argument("layout")
 @click.option("--bits", type=click.Choice(["8", "16", "32", "64"]), default="32", help="Of an element, for banks.")
-@click.option("--out", "-o", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with the tile.")
+@click.option("--out", "-o", type=_NewFile(), help="Write a page with the tile.")
 def layout_command(layout: str, bits: str, out: Path | None) -> None:
     """Show a layout: its bases, and who holds each element.
 
@@ -270,7 +285,7 @@ def verify(remove: bool) -> None:
 
 
 @cache.command("export")
-@click.argument("archive", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("archive", type=_NewFile())
 def export_command(archive: Path) -> None:
     """Write all entries and tuning results to the tar file ARCHIVE."""
     entries, results = caches.export(_disk_cache(), archive)
@@ -313,7 +328,7 @@ def tuned_list(text: str) -> None:
 
 @tuned.command("show")
 @click.argument("id")
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a picture of the search (SVG).")
+@click.option("--plot", type=_NewFile(), help="Write a picture of the search (SVG).")
 def tuned_show(id: str, plot: Path | None) -> None:
     """Show what the search ID, or the last one of the kernel ID, found: the decorator to paste, what keys are worth."""
     searches.explain(_console(), searches.found(_searches(), id), plot)
@@ -328,7 +343,7 @@ def tuned_compare(one: str, other: str) -> None:
 
 
 @tuned.command("export")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=_NewFile())
 @click.option("--only", default="", metavar="TEXT", help="Kernels whose name contains TEXT.")
 def tuned_export(file: Path, only: str) -> None:
     """Write searches to FILE, for colleagues."""

@@ -45,9 +45,9 @@ REMAINS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "Known limits": (
         (
-            "`make_fx` and transforms of `torch.func` without `import tilewright.torch`: the launch is made while the "
-            "program is traced, and its graph lacks it",
-            "PyTorch has loaded what traces by itself, so that nothing tells us; write the import (docs/torch.md)",
+            "`make_fx` on tensors with data, in a process that poses as Triton: the launch is made while the program "
+            "is traced, and its graph lacks it, as with Triton",
+            "PyTorch's own ways are taken there: `torch.library.wrap_triton` records the launch",
         ),
         (
             "CUDA: rows of a block are shared by a cluster only beside loads, stores, arithmetic and reductions",

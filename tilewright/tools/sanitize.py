@@ -25,10 +25,11 @@ def sanitize(name: str, arguments: Sequence[str], wanted: str, *, as_module: boo
     if as_json:
         click.echo(json.dumps([fault.record() for fault in faults], indent=1))
     else:
-        click.echo(_report(faults), err=True)
+        click.echo(_report(faults, status), err=True)
     return 1 if faults else status
 
 
-def _report(faults: Sequence[Fault]) -> str:
+def _report(faults: Sequence[Fault], status: int) -> str:
     count = f"{len(faults) or 'no'} fault{'s' * (len(faults) != 1)}"
+    count += f" until the program ended with status {status}" if status else ""
     return "\n".join(["", *[f"{fault.render()}\n" for fault in faults], f"tilewright sanitize: {count}"])

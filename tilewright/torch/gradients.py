@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch._library.autograd import make_autograd_impl
 from torch._ops import OpOverload
+from torch.autograd import forward_ad
 
 from tilewright.base.errors import ArgumentError, GradientError
 from tilewright.base.knobs import knobs
@@ -34,14 +35,48 @@ def advise(kernel: JITFunction | Kernel) -> None:
     if wanted == "silent" or (wanted == "warn" and kernel.number in _advised):
         return
     message = f"kernel `{kernel.fn.__name__}` was launched on tensors that require gradients: none flow through it"
-    hint = (
-        "put the launch into a tilewright.torch.triton_op and give it a backward with register_autograd; "
-        "or launch inside torch.no_grad(), or on detached tensors"
-    )
     if wanted == "error":
-        raise GradientError(message, hint=hint)
+        raise GradientError(message, hint=_HINT)
     _advised.add(kernel.number)
-    log.warning("%s\nhint: %s", message, hint)
+    log.warning("%s\nhint: %s", message, _HINT)
+
+
+_HINT = (
+    "put the launch into a tilewright.torch.triton_op and give it a backward with register_autograd; "
+    "or launch inside torch.no_grad(), or on detached tensors"
+)
+
+
+def refuse_transforms(kernel: Any, args: Iterable[Any]) -> None:
+    """Refuse a launch on tensors by which a transform of `torch.func` differentiates: its derivatives would be 0.
+
+    Args:
+        kernel: a kernel, or an autotuner or heuristics around one.
+        args: of the launch.
+
+    Raises:
+        GradientError: one of them has a gradient or a tangent, and the knob is not "silent".
+    """
+    if knobs.torch.gradients != "silent" and any(map(_is_differentiated, args)):
+        name = getattr(getattr(kernel, "fn", kernel), "__name__", type(kernel).__name__)
+        raise GradientError(
+            f"kernel `{name}` was launched on tensors by which torch.func differentiates: no gradient flows through it",
+            hint=_HINT,
+        )
+
+
+def _is_differentiated(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_is_differentiated, value))
+    if not isinstance(value, torch.Tensor):
+        return False
+    while torch._C._functorch.is_functorch_wrapped_tensor(value):
+        if value.requires_grad and torch.is_grad_enabled():
+            return True
+        if forward_ad._current_level >= 0 and forward_ad.unpack_dual(value).tangent is not None:
+            return True
+        value = torch._C._functorch.get_unwrapped(value)
+    return False
 
 
 def with_gradients(overload: OpOverload, formula: Any) -> Callable[..., Any]:

@@ -50,6 +50,8 @@ def _outside_dynamo(kernel: Any, grid: Grid, args: tuple[Any, ...], kwargs: dict
     if trial is not None:
         return trial(kernel, grid, args, kwargs)
     if recording:
+        if _transform() is not None:
+            gradients.refuse_transforms(kernel, (*args, *kwargs.values()))
         if _dispatch_modes() > tracer_slot.onlookers.count or _transform() is not None:
             try:
                 return record(kernel, grid, args, kwargs)

@@ -34,6 +34,8 @@ def rename_all() -> None:
         for name, thing in list(vars(sys.modules[module]).items()):
             if not _is_named(thing) or (name.startswith("_") and name != thing.__name__):
                 continue
+            if module not in _FIRST and _is_error(thing):  # which it raises
+                continue
             _, _, found = places.get(id(thing), (thing, "", ""))
             if not found or (found != thing.__name__ and name == thing.__name__):
                 places[id(thing)] = thing, module, name
@@ -53,6 +55,10 @@ def _leads_to(name: str) -> bool:
     for part in name.split(".")[1:]:
         value = getattr(value, part, None)
     return isinstance(value, ModuleType) and value is sys.modules[name]
+
+
+def _is_error(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, BaseException)
 
 
 def _is_named(thing: Any) -> bool:

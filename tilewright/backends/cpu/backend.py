@@ -149,6 +149,7 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
             decisions=program.decisions,
             file=program.file,
             pointers=program.pointers,
+            waits=program.waits,
         )
         if program.externals:
             in_bitcode = set[str]().union(*(foreign.signatures(library) for library in bitcode))
@@ -205,6 +206,7 @@ def launcher(
         types=tuple(metadata["types"]),
         scratch_bytes=int(metadata["scratch_bytes"]),
         cooperative=bool(metadata.get("launch_cooperative_grid")),
+        in_order=bool(metadata.get("waits")),
         owner=module,
     )
     launch = make_launch(code, num_threads=place.num_threads, cache=_caches[0] if _caches else None)

@@ -163,6 +163,9 @@ FAST_BF16_CPUS = ("znver",)
 # Pauses of a worker that waits for the next launch before it sleeps: about 50 microseconds. Measured: it covers the
 # launches of a Python loop: half 1.00, twice 0.97 (all).
 SPIN_PAUSES = 2000
+# Iterations after which a loop that may wait for another program offers its processor, a power of two. 256 looks take
+# about a microsecond, as the offer does. Not measured by itself; `python -m benchmarks.waiting` has what it is for.
+LOOKS_BEFORE_YIELD = 256
 # Blocks of scratch that wait to be used again. Measured: half 0.97, twice 0.97 (all, beside launches of other
 # processes).
 KEPT_ARENAS = 16

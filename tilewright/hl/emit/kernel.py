@@ -13,7 +13,7 @@ from tilewright.hl.emit.lines import Line, Lines
 from tilewright.hl.emit.names import Names
 from tilewright.hl.graph.nodes import HostNumber, HostTensor, Region, Value, operands
 from tilewright.hl.passes.decide import Decision
-from tilewright.hl.rows.dtypes import NAMES, literal
+from tilewright.hl.rows.dtypes import NAMES, fitted, literal
 from tilewright.hl.rows.table import ROWS
 from tilewright.hl.symbols import Atom, Sym, substitute, text
 
@@ -71,10 +71,10 @@ class Kernel:
         if isinstance(arg, torch.dtype):
             return self.dtype(arg)
         if not isinstance(arg, Value):
-            return literal(arg)
+            return literal(fitted(arg, dtype))
         known = self.values[arg.id]
         if not isinstance(known, str):  # an alias of a number or symbol: weak, as in PyTorch
-            return self.operand(known)
+            return self.operand(known, dtype)
         return known if dtype is None or arg.dtype == dtype else f"{known}.to({self.dtype(dtype)})"
 
     def typed(self, value: Value, dtype: torch.dtype) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.hl.graph.nodes import Node, Value
-from tilewright.hl.rows.dtypes import literal
+from tilewright.hl.rows.dtypes import fitted, literal
 from tilewright.hl.rows.table import UNKNOWN, Emitter, Pads, Row, row
 from tilewright.hl.symbols import Atom
 
@@ -30,11 +30,12 @@ class Fill(Row):
         return (() if self.value is not None else (args[self.at],)), {}
 
     def pads(self, node: Node, pads: Pads, out: Value, atom: Atom) -> Any:
-        value = self._value(node)
+        value = fitted(self._value(node), node.out.dtype)
         return value if isinstance(value, bool | int | float) else UNKNOWN
 
     def emit(self, emitter: Emitter, node: Node) -> None:
-        out, value = node.out, self._value(node)
+        out = node.out
+        value = fitted(self._value(node), out.dtype)
         if not out.dims:
             emitter.alias(out, value)
             return

@@ -44,6 +44,22 @@ def highest(dtype: torch.dtype) -> Any:
     return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
 
 
+def fitted(value: Any, dtype: Any) -> Any:
+    """A number of Python as a tile of integers or booleans holds it: cut to a whole one, and wrapped.
+
+    Args:
+        value: a number, or whatever else an operation may have there.
+        dtype: of the tile; None for no such thing.
+    """
+    if type(value) not in (bool, int, float) or dtype is None or dtype.is_floating_point or value - value != 0:
+        return value
+    if dtype == torch.bool:
+        return bool(value)
+    bits = torch.iinfo(dtype).bits
+    whole = int(value) % (1 << bits)
+    return whole - (1 << bits) if dtype.is_signed and whole >> (bits - 1) else whole
+
+
 def literal(value: Any) -> str:
     """A number of Python as text that reads the same in `tl`."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):

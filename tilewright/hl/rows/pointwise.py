@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tilewright.hl.graph.nodes import Node, Value
-from tilewright.hl.rows.dtypes import opmath, promoted
+from tilewright.hl.rows.dtypes import fitted, opmath, promoted
 from tilewright.hl.rows.table import UNKNOWN, Emitter, Pads, Row, row
 from tilewright.hl.symbols import Atom
 
@@ -62,7 +62,8 @@ class Pointwise(Row):
         texts = [self.operand(emitter, node, at) for at in range(len(node.args))]
         whole = self.integer is not None and not node.compute.is_floating_point
         template = self.integer if whole and self.integer is not None else self.template
-        made = template.format(*texts) if isinstance(template, str) else template(*texts, **node.kwargs)
+        options = {name: fitted(value, node.compute) for name, value in node.kwargs.items()}
+        made = template.format(*texts) if isinstance(template, str) else template(*texts, **options)
         result = torch.bool if self.meet == "operands" else node.compute
         if result != out.dtype:
             made = f"({made}).to({emitter.dtype(out.dtype)})"

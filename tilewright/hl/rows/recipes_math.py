@@ -35,6 +35,14 @@ def both(x: Operand, y: Operand) -> tuple[Any, Any, Any]:
     return x, y, dtype
 
 
+@recipe("add")
+def add(x: Any, y: Any, alpha: Any = 1) -> Any:
+    """The sum of two booleans is whether one of them holds; others have a row."""
+    if not all(one.dtype == torch.bool if isinstance(one, Tensor) else isinstance(one, bool) for one in (x, y)):
+        return NotImplemented  # without a look at numbers of the launcher, which would be constants then
+    return x | (y if alpha else False)
+
+
 # --- powers and parts of numbers -------------------------------------------------------------------------
 
 
@@ -51,6 +59,8 @@ def pow(x: Operand, exponent: Operand) -> Any:
     for bit in range(6):
         result = torch.where((exponent >> bit) & 1 != 0, result * power, result)
         power = power * power
+    if not dtype.is_signed:
+        return result
     odd = exponent & 1 != 0
     small = torch.where(base == 1, 1, torch.where(base == -1, torch.where(odd, -1, 1), 0)).to(dtype)
     return torch.where(exponent < 0, small, result)
@@ -328,9 +338,10 @@ def digamma(x: Tensor) -> Any:
 
 
 @recipe("special_zeta")
-def zeta(x: Tensor, q: Tensor) -> Any:
-    """Hurwitz zeta function for x > 1 and q > 0: ten terms, then the Euler-Maclaurin formula."""
+def zeta(x: Operand, q: Operand) -> Any:
+    """Hurwitz zeta function for x > 1 and q > 0, and its poles: ten terms, then the Euler-Maclaurin formula."""
     x, q, dtype = both(x, q)
+    x, q = (arg if isinstance(arg, Tensor) else torch.full_like(other, arg) for arg, other in ((x, q), (q, x)))
     total = torch.pow(q, -x)
     for at in range(1, 10):
         total = total + torch.pow(q + at, -x)
@@ -343,7 +354,8 @@ def zeta(x: Tensor, q: Tensor) -> Any:
         total = total + factor * term / weight
         factor = factor * (x + 2 * at + 1) * (x + 2 * at + 2)
         term = term / last
-    made = torch.where((x > 1) & (q > 0), total, float("nan"))
+    poles = (q <= 0) & (q == torch.floor(q))
+    made = torch.where((x > 1) & (q > 0), total, torch.where((x > 1) & poles, _INF, float("nan")))
     return torch.where(x == 1, _INF, made).to(dtype)
 
 

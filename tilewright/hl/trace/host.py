@@ -129,11 +129,17 @@ def trace_kernel(
     try:
         return _with_numbers(request)
     except Exception as error:
-        # PyTorch refused a size that is made of an invented number, or the kernel is wrong with its own numbers as well
-        if isinstance(error, exc.Error) or not any(has_numbers(one, int) for one in arguments.values()):
+        # An operation wants a number of Python for an option, PyTorch refused a size that is made of an invented
+        # number, or the kernel is wrong with its own numbers as well.
+        if not any(has_numbers(one, int) for one in arguments.values()):
             raise
         reason = error
-    made = _checked(replace(request, equal={}, fixed={}, integers=True), 0)
+    try:
+        made = _checked(replace(request, equal={}, fixed={}, integers=True), 0)
+    except exc.Error:
+        if isinstance(reason, exc.Error):  # which speaks of the kernel as it is written
+            raise reason from reason.__cause__
+        raise
     made.why_constant = f"numbers that are arguments are constants: {_first_line(reason)}"
     return made
 
@@ -298,7 +304,8 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
         views = {name: carried.copied(names[name]) for name in request.arguments}
         interpreter = Interpreter(trace, source, names)
         names["__builtins__"][rewrite.CHOICES] = Choices(interpreter)
-        with FunctionMode(trace), DispatchMode(trace), noted_breakpoints(), suppress(Left), _with_samples(trace):
+        modes = FunctionMode(trace), DispatchMode(trace), torch._C._DisableAutocast()  # a kernel means what it says
+        with modes[0], modes[1], modes[2], noted_breakpoints(), suppress(Left), _with_samples(trace):
             interpreter.run(source.tree.body)
     if not trace.graphs and not has_loop(interpreter, source.tree.body):
         raise exc.NoDeviceLoopsInKernel(

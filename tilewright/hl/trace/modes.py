@@ -25,7 +25,7 @@ from tilewright.hl.trace.carried import tensors
 from tilewright.hl.trace.extents import extent as extent_of
 from tilewright.hl.trace.indexing import load, store
 from tilewright.hl.trace.merges import check_reshape
-from tilewright.hl.trace.numbers import check_held, number, recognized
+from tilewright.hl.trace.numbers import check_held, number, recognized, wanted
 from tilewright.hl.trace.parts import assign_part, part
 from tilewright.hl.trace.state import Trace, memory_of, place_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
@@ -293,6 +293,9 @@ def _truth(trace: Trace, tensor: torch.Tensor) -> Any:
     """
     if trace.region is None or trace.value(tensor) is None:
         return NotImplemented
+    known = wanted(trace, tensor)
+    if known is not None:
+        return known
     raise exc.NotAllowedOnDevice(
         "the truth of a value of the device is asked for in a function that Python runs while the kernel is compiled",
         hint="write `if`, `and`, `or` and `not` in the kernel itself, or torch.where, &, | and ~ in the function",
@@ -364,6 +367,8 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
             return self._in_place(function, name[:-1], args, kwargs)
         if trace.numbers:
             args, kwargs = tuple(recognized(trace, list(args))), {k: recognized(trace, v) for k, v in kwargs.items()}
+        if name == "_local_scalar_dense" and (known := wanted(trace, args[0])) is not None:
+            return known
         made = _of_nothing(trace, function, args, kwargs)
         if made is not NotImplemented:
             return made

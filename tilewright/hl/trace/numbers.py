@@ -134,6 +134,16 @@ def float_text(value: Any) -> str:
     return repr(value) if value - value == 0 else f'float("{value}")'
 
 
+def wanted(trace: Trace, tensor: Any) -> Any:
+    """The number, or the truth, that code of PyTorch or of a function wants of a value made of nothing but what the
+    launcher knows: that of the call that binds; None for any other value."""
+    value = trace.value(tensor)
+    node = None if value is None else trace.of_sizes.get(value.id)
+    if node is None or not all(map(_on_host, node.args)):
+        return None
+    return trace.decide(*node.args) if node.op == "sym" else _compared(*node.args)
+
+
 def _compared(op: str, left: Any, right: Any) -> Any:
     one, other = _parts(left), _parts(right)
     if one is None or other is None or not (_on_host(left) and _on_host(right)):

@@ -81,6 +81,7 @@ class Trace:
         stop: where the first `breakpoint()` stands.
         whole: whether calls are written down with their operator and all arguments; see `trace.whole`.
         detaches: whether `detach` is a call like others, and not another name.
+        of_sizes: nodes that are a symbol, or compare two, by the number of their value.
     """
 
     def __init__(self, sampling: Sampling, device: Any, first: int = 0) -> None:
@@ -116,6 +117,7 @@ class Trace:
         self.has_wide = self.whole = self.detaches = self.reference = False
         self.read: dict[Place, str] = {}
         self.stop: Place | None = None
+        self.of_sizes: dict[int, Node] = {}
         self._values: dict[int, Value] = {}
         self._kept: list[Any] = []
         self._stale: set[int] = set()
@@ -226,6 +228,8 @@ class Trace:
                         self.chosen.lanes_of(node, self.factors.dims(raw_shape(tensor)), self.axes, self.axis_of),
                     )
                 )
+        if op in ("sym", "compare"):
+            self.of_sizes[node.outs[0].id] = node
         return samples
 
     def lift(self, arg: Any) -> Any:

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilewright.base.checks import parse_checks
 from tilewright.base.errors import ArgumentError, UnsupportedError
 from tilewright.base.version import __version__
 from tilewright.layouts import text as layout_text
@@ -95,6 +96,8 @@ def report_of_program(
     """
     if not is_module and not Path(arguments[0]).is_file():
         raise ArgumentError(f"there is no file {arguments[0]}", hint="write tilewright report PROGRAM.py [ARGUMENTS]")
+    if checks:
+        parse_checks(checks)
     argv, path = sys.argv, list(sys.path)
     sys.argv = list(arguments)
     sys.path.insert(0, "" if is_module else str(Path(arguments[0]).resolve().parent))

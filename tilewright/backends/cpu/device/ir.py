@@ -22,6 +22,7 @@ halves their number.
 from __future__ import annotations
 
 from tilewright.backends.cpu.abi import RUNNING, STOP_POLL, STOPPED
+from tilewright.backends.cpu.device.processor import processor_ir
 
 # The block is what Python packs for one launch: three words, then the slots of the kernel ABI.
 BLOCK_RECORD, BLOCK_THREADS, BLOCK_ARENA, BLOCK_ARGS = 0, 8, 16, 24
@@ -29,6 +30,7 @@ BLOCK_RECORD, BLOCK_THREADS, BLOCK_ARENA, BLOCK_ARGS = 0, 8, 16, 24
 # The record describes a loaded kernel.
 RECORD_KERNEL, RECORD_GRID, RECORD_STRIDE, RECORD_RUNTIME = 0, 8, 16, 24
 RECORD_ALONE, RECORD_STEPS, RECORD_TOTAL = 32, 40, 48  # launches to come without a team, how many they were, programs
+RECORD_IN_ORDER = 56  # 1: programs are taken one by one, by all threads from one range
 RECORD_BYTES = 64
 
 # The runtime is one per process: which team function runs a job, and the addresses it calls.
@@ -82,7 +84,11 @@ entry:
 divide:                                   ; no more threads than chunks
   %pieces = mul i64 %threads, 8
   %share = udiv i64 %total, %pieces
-  %chunk = call i64 @llvm.umax.i64(i64 %share, i64 1)
+  %in.order.p = getelementptr i8, ptr %record, i64 {RECORD_IN_ORDER}
+  %in.order.word = load i64, ptr %in.order.p
+  %in.order = icmp ne i64 %in.order.word, 0
+  %share.1 = select i1 %in.order, i64 1, i64 %share
+  %chunk = call i64 @llvm.umax.i64(i64 %share.1, i64 1)
   %total.up = add i64 %total, %chunk
   %total.up1 = sub i64 %total.up, 1
   %chunks = udiv i64 %total.up1, %chunk
@@ -153,16 +159,19 @@ parallel:
   store ptr %stop, ptr %job.8
   br label %fill
 
-fill:                                     ; home ranges start at multiples of the chunk
+fill:                                     ; home ranges start at multiples of the chunk; in order the first has all
   %t = phi i64 [ 0, %parallel ], [ %t.1, %fill ]
   %t.1 = add i64 %t, 1
   %lo.scaled = mul i64 %chunks, %t
   %lo.chunk = udiv i64 %lo.scaled, %n
-  %lo = mul i64 %lo.chunk, %chunk
+  %lo.home = mul i64 %lo.chunk, %chunk
+  %lo.behind = mul i64 %t, %total
+  %lo = select i1 %in.order, i64 %lo.behind, i64 %lo.home
   %hi.scaled = mul i64 %chunks, %t.1
   %hi.chunk = udiv i64 %hi.scaled, %n
   %hi.full = mul i64 %hi.chunk, %chunk
-  %hi = call i64 @llvm.umin.i64(i64 %hi.full, i64 %total)
+  %hi.home = call i64 @llvm.umin.i64(i64 %hi.full, i64 %total)
+  %hi = select i1 %in.order, i64 %total, i64 %hi.home
   %range.offset = shl i64 %t, 7
   %range = getelementptr i8, ptr %ranges, i64 %range.offset
   store i64 %lo, ptr %range, align 128
@@ -569,23 +578,9 @@ quit:
 }}
 """
 
-_PAUSE = {
-    "x86_64": ("declare void @llvm.x86.sse2.pause()\n", "call void @llvm.x86.sse2.pause()"),
-    "aarch64": ("declare void @llvm.aarch64.hint(i32)\n", "call void @llvm.aarch64.hint(i32 1)"),
-}
-
-# A clock that any program may read; without one every team counts as worth it.
-_TICKS = {
-    "x86_64": ("declare i64 @llvm.readcyclecounter()\n", "call i64 @llvm.readcyclecounter()"),
-    "aarch64": ("", 'call i64 asm sideeffect "mrs $0, cntvct_el0", "=r"()'),
-}
-
 
 def launcher_ir(triple: str) -> str:
     """Text of the launcher module for the target `triple`."""
-    arch = triple.split("-", 1)[0].replace("arm64", "aarch64")
-    declaration, call = _PAUSE.get(arch, ("", ""))
-    clock, ticks = _TICKS.get(arch, ("", "add i64 0, 0"))
     return (
         f'target triple = "{triple}"\n'
         "; kernel, args, arena, arena stride, chunk, threads, ranges, omp_get_thread_num, stop\n"
@@ -593,8 +588,5 @@ def launcher_ir(triple: str) -> str:
         "declare i64 @llvm.umin.i64(i64, i64)\n"
         "declare i64 @llvm.umax.i64(i64, i64)\n"
         "declare i64 @llvm.smax.i64(i64, i64)\n"
-        f"{declaration}{clock}"
-        f"define internal i64 @tw_ticks() nounwind alwaysinline {{\n  %now = {ticks}\n  ret i64 %now\n}}\n"
-        f"define internal void @tw_pause() nounwind alwaysinline {{\n  {call}\n  ret void\n}}\n"
-        f"{_STOP}{_PROGRAMS}{_LAUNCH}{_RUN}{_OPENMP}{_POOL}"
+        f"{processor_ir(triple)}{_STOP}{_PROGRAMS}{_LAUNCH}{_RUN}{_OPENMP}{_POOL}"
     )

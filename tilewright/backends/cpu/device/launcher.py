@@ -37,6 +37,7 @@ class KernelCode(Record):
         scratch_bytes: scratch that one thread needs.
         serial_below: grids of fewer programs run on the caller's thread.
         cooperative: all programs of a grid run at once.
+        in_order: programs may wait for earlier ones, so threads take them one by one from the first on.
         owner: kept alive with the launch function (the loaded library).
     """
 
@@ -45,6 +46,7 @@ class KernelCode(Record):
     scratch_bytes: int = 0
     serial_below: int = 2
     cooperative: bool = False
+    in_order: bool = False
     owner: object = None
 
 
@@ -87,6 +89,7 @@ def make_launch(code: KernelCode, *, num_threads: int | None = None, cache: Byte
     record.word(ir.RECORD_GRID).value = 8 * len(code.types)
     record.word(ir.RECORD_STRIDE).value = stride
     record.word(ir.RECORD_RUNTIME).value = team.start(loaded)
+    record.word(ir.RECORD_IN_ORDER).value = code.in_order
     launch = _launch_function(code, loaded.launch, _packers(code.types), record, stride, num_threads)
     if not _HALVES.intersection(code.types):
         teller = functools.partial(_members if stride else team.threads, num_threads)

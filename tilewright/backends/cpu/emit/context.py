@@ -103,6 +103,9 @@ class ModuleLowering:
         loops: the plans.
         options: compile options.
         emit_step: emits a step of any kind: emitters of loops and branches are among those that it chooses from.
+
+    Attributes:
+        waits: whether a loop was emitted that may wait for another program.
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class ModuleLowering:
         self.failed_symbol = f"{safe_name(loops.kernel.function.symbol)}.failed"
         self.wanted: list[str] = []
         self.asserts: list[str] = []
+        self.waits = False
         self._requested: set[str] = set()
 
     def request(self, symbol: str) -> str:

@@ -3,7 +3,7 @@
     for:    i = lo .. hi (in i64): scalars are phis, tiles stay in their buffers
     while:  head: first region; done? --yes--> results
                   | no
-                  second region --> head
+                  second region --> head        (one that may wait for another program yields now and then)
 
 Branches between blocks of a function pass scalars through stack slots, which LLVM turns into phis. A call hands over
 scalars by value and tiles by address; the callee's scratch lies behind the caller's.
@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.analysis.iterations import counter_of
+from tilewright.analysis.waiting import may_wait
+from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.context import FunctionLowering, JoinedIterations, emits
 from tilewright.backends.cpu.emit.dot import kept
 from tilewright.backends.cpu.emit.dot.iterations import begin_iteration
@@ -26,7 +28,8 @@ from tilewright.backends.cpu.plan.dot_step import DotDetail, joined_dot
 from tilewright.backends.cpu.plan.pack_cache import PackCache
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, EndStep, FunctionPlan, Step
 from tilewright.backends.llvm.casts import storage
-from tilewright.backends.llvm.types import I64, VOID, V, const
+from tilewright.backends.llvm.module import Function
+from tilewright.backends.llvm.types import I32, I64, VOID, V, const
 from tilewright.base.errors import InternalError
 from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
@@ -176,7 +179,7 @@ def emit_if(low: FunctionLowering, step: Step) -> None:
 def emit_while(low: FunctionLowering, step: Step) -> None:
     """`scf.while`."""
     op, ev = step.op, low.ev
-    assert op is not None
+    assert isinstance(op, WhileOp)
     before, after = (region.block for region in op.regions)
     tiles: dict[SSAValue, Buffer] = {before.args[number]: buffer for number, buffer in step.detail.items()}
     handed: dict[SSAValue, Buffer] = {
@@ -185,17 +188,28 @@ def emit_while(low: FunctionLowering, step: Step) -> None:
     passed: list[V] = []
 
     def condition(values: list[V]) -> V:
-        bind(ev, before.args, values)
+        bind(ev, before.args, values[: len(values) - len(looks)])
         end = _emit_body(low, step.bodies[0], tiles)
         passed[:] = scalars_of(ev, end.operands[1:])
         return ev.scalar(end.operands[0])
 
     def iteration(values: list[V]) -> list[V]:
         bind(ev, after.args, passed)
-        return scalars_of(ev, _emit_body(low, step.bodies[1], handed).operands)
+        following = scalars_of(ev, _emit_body(low, step.bodies[1], handed).operands)
+        return [*following, *[_counted_look(low.f, count) for count in values[len(following) :]]]
 
-    low.f.while_(scalars_of(ev, op.operands), condition, iteration)
+    looks = [const(I32, 0)] if may_wait(op) else []
+    low.state.waits |= bool(looks)
+    low.f.while_([*scalars_of(ev, op.operands), *looks], condition, iteration)
     bind(ev, op.results, passed)
+
+
+def _counted_look(f: Function, count: V) -> V:
+    """One more iteration of a loop that may wait: after some, the thread that it waits for may want this processor."""
+    count = f.add(count, 1)
+    with f.if_(f.icmp("eq", f.and_(count, tuning.LOOKS_BEFORE_YIELD - 1), 0)):
+        f.call("SwitchToThread" if "windows" in f.isa.triple else "sched_yield", I32, ())
+    return count
 
 
 # --- branches ---------------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ class CpuProgram:
         file: the source of the kernel, whose lines its accesses to memory have; or "".
         externals: functions of libraries of the user's that it calls.
         pointers: parameters that are pointers: slot, bytes of what it points to, name.
+        waits: whether its programs may wait for earlier ones.
     """
 
     llvm: str
@@ -69,6 +70,7 @@ class CpuProgram:
     file: str = ""
     externals: list[str] = field(default_factory=list)
     pointers: list[tuple[int, int, str]] = field(default_factory=list)
+    waits: bool = False
 
 
 def lower_module(module: ModuleOp, isa: CpuFeatures, options: Options | None = None) -> CpuProgram:
@@ -98,7 +100,7 @@ def emit_module(loops: LoopModule, isa: CpuFeatures, options: Options | None = N
     frame = state.frame(kernel.function.symbol)
     decisions = [record for plan in loops.plans.values() for record in plan.decisions.records()]
     externals, pointers = sorted(module.externals), _pointers(kernel)
-    return CpuProgram(module.render(), symbol, frame, state.asserts, decisions, file, externals, pointers)
+    return CpuProgram(module.render(), symbol, frame, state.asserts, decisions, file, externals, pointers, state.waits)
 
 
 def _pointers(kernel: FunctionPlan) -> list[tuple[int, int, str]]:

@@ -1,0 +1,84 @@
+"""Loops that wait for another program.
+
+while tl.load(flag) == 0: pass          while tl.atomic_cas(lock, 0, 1) == 1: pass
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from tilewright.analysis.flow import sources_of
+from tilewright.ir.types import element_type, is_integer
+from tilewright.ir.values import defining_op, is_tile, users_of
+from tilewright.ir.walk import among, every, walk
+from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp
+from tilewright.ops.control import WhileOp, YieldOp
+from tilewright.ops.function import FuncOp
+from tilewright.ops.memory import LoadOp
+
+_LOOKS = (LoadOp, AtomicLoadOp, AtomicRMWOp, AtomicCASOp)
+
+
+def waiting_looks(kernel: FuncOp) -> dict[Operation, WhileOp]:
+    """Accesses of one integer on which alone it depends whether a `while` goes on, and that loop."""
+    loops = every(kernel, WhileOp)
+    return {op: loop for loop in loops for op in _looks_of(loop)}
+
+
+def may_wait(loop: WhileOp) -> bool:
+    """Whether a loop may go round until another program writes what it looks at.
+
+    Its accesses say so, where they are atomic or volatile, as those of look-back are, which counts what it has seen and
+    so depends on more than one look.
+    """
+    return bool(_looks_of(loop)) or any(_sees_others(op) for op in walk(loop))
+
+
+def _sees_others(op: Operation) -> bool:
+    if isinstance(op, LoadOp):
+        return bool(op.attr_values()["isVolatile"])
+    return isinstance(op, AtomicLoadOp | AtomicRMWOp | AtomicCASOp)
+
+
+def _looks_of(loop: WhileOp) -> list[Operation]:
+    last = loop.before.block.last_op
+    assert last is not None
+    looks: list[Operation] = []
+    todo, seen = [last.operands[0]], set[SSAValue]()
+    while todo:
+        value = todo.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        sources = sources_of(value)
+        if sources is not None:
+            todo += [source for source in sources if _is_inside(source, loop)]
+            continue
+        op = defining_op(value)
+        if op is None or not _is_inside(value, loop):
+            continue
+        if isinstance(op, _LOOKS):
+            looks.append(op)
+            continue
+        todo += op.operands
+    counts = any(_counts(value, loop, seen) for value in seen)
+    usable = all(not is_tile(op.results[0]) and is_integer(element_type(op.results[0].type)) for op in looks)
+    return looks if usable and not counts else []
+
+
+def _counts(value: SSAValue, loop: WhileOp, seen: set[SSAValue]) -> bool:
+    """Whether a value is computed in a loop from what the loop carries and carried on."""
+    op = defining_op(value)
+    if op is None or op.regions or isinstance(op, _LOOKS) or not _is_inside(value, loop):
+        return False
+    carried = any(among(users_of(value), YieldOp))
+    return carried and any(isinstance(operand, BlockArgument) and operand in seen for operand in op.operands)
+
+
+def _is_inside(value: SSAValue, loop: WhileOp) -> bool:
+    """Whether a value is made in a loop, or carried by it."""
+    owner = value.owner
+    parent = owner.parent_op()
+    while parent is not None and parent is not loop:
+        parent = parent.parent_op()
+    return parent is loop
