@@ -36,6 +36,8 @@ FUSION_LOOK_BACK = 6
 FUSED_ROW = 128
 # Elements of a row from which numbers of rows are computed one by one in that loop. Not measured.
 SCALAR_ROW = 512
+# Bytes of the sums over rows that a pass adds each row to. 32 KiB are two sums of 4,096 numbers.
+ROW_SUMS_BYTES = 32 * 1024
 
 # Iterations of a loop that is written out, at most: three rows of three taps, not five of five. Not measured: a pass
 # has as many vectors at work as there are loads in it.
