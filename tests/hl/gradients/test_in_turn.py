@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -95,7 +97,7 @@ OFFSETS = torch.tensor([0, 3, 3, 10, 11, 29, 40])
 
 
 def by_rows(x, offsets, half=False):
-    places = [torch.arange(int(b - a)) // (2 if half else 1) + a for a, b in zip(offsets, offsets[1:], strict=False)]
+    places = [torch.arange(int(b - a)) // (2 if half else 1) + a for a, b in pairwise(offsets)]
     return torch.stack([x[at].sum(0) for at in places])
 
 

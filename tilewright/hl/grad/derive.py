@@ -303,7 +303,9 @@ def _in_turn(region: Region, adjoint: Adjoint, asked: Asked, joined: Collection[
     left = {name: several for name, several in owners.contributions(region).items() if name not in joined}
     if asked.ordered:
         left = {
-            name: several for name, several in left.items() if not segments.plan(region, several, owners.decide(several))
+            name: several
+            for name, several in left.items()
+            if not segments.plan(region, several, owners.decide(several))
         }
     return in_turn.take_in_turn(region, left, adjoint.fresh)
 

@@ -11,7 +11,7 @@ too few programs left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from tilewright.hl.dims import Axis
@@ -29,10 +29,8 @@ _SAME = frozenset(("view", "_unsafe_view", "expand", "unsqueeze", "squeeze", "_t
 """Operations that repeat elements, or give them another shape or type."""
 
 
-def take_in_turn(
-    region: Region, found: Mapping[str, list[Contribution]], fresh: Callable[[], int]
-) -> dict[str, Owner]:
-    """Let programs own the columns of gradients that would be summed atomically by index, where loops may change places.
+def take_in_turn(region: Region, found: Mapping[str, list[Contribution]], fresh: Callable[[], int]) -> dict[str, Owner]:
+    """Let programs own the columns of gradients by index that would be summed atomically, where loops may change places.
 
     Args:
         region: ends with the loop of the backward pass.

@@ -128,7 +128,9 @@ class _GroupNest:
         ev.nest.lanes = sides.lanes
         self.f: Function = ev.f
         self.index: Index = chunking.index
-        reduced = {n: Reduction(ev, sink, chunking) for n, sink in enumerate(step.sinks) if isinstance(sink, ReduceSink)}
+        reduced = {
+            n: Reduction(ev, sink, chunking) for n, sink in enumerate(step.sinks) if isinstance(sink, ReduceSink)
+        }
         self.added = reduced if row is not None and step.axis == 0 else {}  # row by row
         self.reductions = [] if self.added else list(reduced.values())
         self.roots = [(root, at) for root, _ in step.roots() if is_tile(root) for at in (*sides.indices, self.index)]
