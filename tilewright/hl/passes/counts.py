@@ -61,7 +61,9 @@ def _made(value: Any, makers: dict[int, Node], ops: tuple[str, ...]) -> Node | N
     node = makers.get(value.id) if isinstance(value, Value) else None
     while node is not None and node.op not in ops:
         is_same = isinstance(ROWS.get(node.op), View) and node.args[0].dtype == node.out.dtype
-        is_number = node.op == "_to_copy" and node.args[0].dtype in (torch.bool, *_KEYS) and node.out.dtype != torch.bool
+        is_number = (
+            node.op == "_to_copy" and node.args[0].dtype in (torch.bool, *_KEYS) and node.out.dtype != torch.bool
+        )
         if not (is_same or is_number):
             return None
         node = makers.get(node.args[0].id)

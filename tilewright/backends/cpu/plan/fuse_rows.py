@@ -16,7 +16,7 @@ in the order in which a loop along the rows would add them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xdsl.ir import Block, SSAValue
 
@@ -83,7 +83,8 @@ def fuse_rows(context: FunctionContext, block: Block, order: list[Step]) -> list
     """
     fusing = _Fusing(context, block)
     for step in order:
-        fusing.take(step)
+        for part in fusing.parts(step):
+            fusing.take(part)
     fusing.flush()
     return fusing.done
 
@@ -116,6 +117,19 @@ class _Fusing:
         else:
             self.done.append(step)
 
+    def parts(self, step: Step) -> list[Step]:
+        """A pass, or two where it joins a run: sums over rows apart from what is stored in memory.
+
+        Stores wait for each other in order, those that hit the first cache for those that miss it.
+        """
+        run = self.run
+        sums = [sink for sink in step.sinks if sink.axis == 0]
+        if run is None or not step.stores or not sums or len(step.stores) + len(sums) < len(step.sinks):
+            return [step]
+        if self._rows(step) != run.rows or not isinstance(self._joins(step, run), Yes):
+            return [step]
+        return [replace(step, sinks=sums, writes=False), replace(step, sinks=list(step.stores))]
+
     def flush(self) -> None:
         """End the run."""
         run, self.run = self.run, None
@@ -143,7 +157,7 @@ class _Fusing:
             return 0
         if math.prod(shape[1:]) == 1:
             return shape[0] if step.axis else 0
-        if math.prod(shape[1:]) < tuning.FUSED_ROW:
+        if math.prod(shape[1:]) < (tuning.FUSED_ROW if step.axis else tuning.SUMMED_ROW):
             return 0
         with self.context.computing(step):
             pieces = chunk_pieces(step, self.context.isa, self.context.demands.placed, self.context.analysis)
