@@ -39,7 +39,7 @@ SCALAR_ROW = 512
 # Elements of a row from which sums over rows are made in that loop. Measured: layer norm backward of f32, 2M elements,
 # one core of a Zen 5 that others used, time before over after: rows of 256 0.93, of 512 1.7, of 768 1.5, of 1,024 1.3.
 SUMMED_ROW = 512
-# Bytes of such sums, at most. Measured: the same with rows of 2,048 1.1, of 4,096 1.0; longer ones leave the first cache.
+# Bytes of such sums, at most. Measured: the same, rows of 2,048 1.1, of 4,096 1.0; longer ones leave the first cache.
 ROW_SUMS_BYTES = 32 * 1024
 
 # Iterations of a loop that is written out, at most: three rows of three taps, not five of five. Not measured: a pass

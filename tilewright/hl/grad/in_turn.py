@@ -30,7 +30,7 @@ _SAME = frozenset(("view", "_unsafe_view", "expand", "unsqueeze", "squeeze", "_t
 
 
 def take_in_turn(region: Region, found: Mapping[str, list[Contribution]], fresh: Callable[[], int]) -> dict[str, Owner]:
-    """Let programs own the columns of gradients by index that would be summed atomically, where loops may change places.
+    """Let programs own columns of gradients by index that would be summed atomically, where loops may change places.
 
     Args:
         region: ends with the loop of the backward pass.
