@@ -112,7 +112,7 @@ def plan_tail(
 def _takes_once(sink: Sink, known: _TailValues, index: Index) -> bool:
     """Whether a reduction that has taken in a value is not changed by it any more.
 
-    One over another dim than that of the loop has a result for each element of that: only what changes none is left out.
+    One over another dim than that of the loop has a result for each element of that: only what changes none is left.
     """
     op = single_operation(sink.op.regions[0].block) if isinstance(sink, ReduceSink) else None
     monoid = None if op is None else spec_of(op).monoid
