@@ -20,6 +20,7 @@ from tilewright.hl.grad.extents import is_known, is_zero
 from tilewright.hl.grad.owners import Contribution, Owner, decide, place
 from tilewright.hl.grad.sizes import depend_on_tiles
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Value, has_effect, operands, walk
+from tilewright.hl.passes.deadcode import remove_dead
 
 _COLUMNS = 128
 """Columns of a program: few enough for several programs, and several vectors for each index that is looked up."""
@@ -99,7 +100,7 @@ def _turned(top: Node, columns: list[Axis]) -> Node | None:
         (inner,) = effects
     if inner is None or inner.op != "atomic_gradient" or not _meets_nobody(inner, levels, own):
         return None
-    if depend_on_tiles(Region(nodes=[top])):
+    if _depends_on_tiles(inner, levels):
         return None
     nodes = [inner]
     for loop, before in reversed(levels):
@@ -113,6 +114,18 @@ def _turned(top: Node, columns: list[Axis]) -> Node | None:
     axes = [replace(axis, top=True, block=wide if axis is last else None) for axis in columns]
     ends = {"begin": [axis.begin for axis in axes], "end": [axis.end for axis in axes]}
     return Node("loop", (), {"axes": axes, **ends}, top.line, regions=[Region(nodes=nodes)])
+
+
+def _depends_on_tiles(one: Node, levels: list[tuple[Node, list[Node]]]) -> bool:
+    """Whether other tiles would add something else; where jagged ones end changes nothing."""
+    body = Region(nodes=[*(node for _, before in levels for node in before), one])
+    remove_dead(body)
+    bounds = {
+        key: [value for loop, _ in levels for value in loop.kwargs[key] if not isinstance(value, Value)]
+        for key in ("begin", "end")
+    }
+    axes = [axis for loop, _ in levels for axis in loop.kwargs["axes"]]
+    return depend_on_tiles(Region(nodes=[Node("loop", (), {"axes": axes, **bounds}, regions=[body])]))
 
 
 def _block(axis: Axis) -> int | None:
