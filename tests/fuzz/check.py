@@ -32,6 +32,7 @@ from tilewright.ops import levels
 from tilewright.ops.text import parse_module, print_module
 from tilewright.ops.values import constexpr
 from tilewright.passes.pipeline import passes_for, run_passes
+from tilewright.passes.united import note_shared_memory
 
 TARGET = Target("cpu", "generic")
 
@@ -158,9 +159,19 @@ def run_reference(case: Loaded) -> dict[str, Array]:
     return arrays
 
 
+class Shared:
+    """The arguments that are one array, which a launch finds out before it compiles."""
+
+    def __init__(self, case: Loaded) -> None:
+        names = [p.name for p in case.params if p.kind != "constexpr"]
+        self.same = [(names.index(p.name), names.index(p.alias)) for p in case.params if p.alias]
+        self.meeting: list[tuple[int, int]] = []
+
+
 def run_on_cpu(case: Loaded, module: Any) -> dict[str, Array]:
     """Contents of the arrays after `module`, a form of the kernel of `case`, has run on the CPU; changes the module."""
     try:
+        note_shared_memory(module, Shared(case))
         run_passes(module, passes_for(Options(**case.options).enable_fp_fusion))
         levels.verify(module)
     except Exception as error:

@@ -154,6 +154,81 @@ def test_what_is_fused():
     )
 
 
+# --- sums over the rows ------------------------------------------------------------------------------------
+
+
+@tilewright.jit
+def _larger(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@tilewright.jit
+def norm_backward(x, up, out, sums, most, rows, columns, R: tl.constexpr, C: tl.constexpr):
+    """Sums of rows, what is stored for them, and behind it sums and maxima over them."""
+    i, j = tl.program_id(0) * R + tl.arange(0, R)[:, None], tl.arange(0, C)
+    inside = (i < rows) & (j < columns)[None, :]
+    value, weighed = tl.load(x + i * columns + j[None, :], inside, 0), tl.load(up + i * columns + j[None, :], inside, 0)
+    shared = tl.sum(value * weighed, 1)[:, None]
+    made = weighed - value * shared
+    tl.store(out + i * columns + j[None, :], made, inside)
+    tl.store(sums + tl.program_id(0) * columns + j, tl.sum(value * made, 0), j < columns)
+    largest = tl.reduce(value, 0, _larger) if value.dtype.is_floating() else tl.max(value, 0)
+    tl.store(most + tl.program_id(0) * columns + j, largest, j < columns)
+
+
+@pytest.mark.parametrize("kind", ["fp32", "fp64", "i32", "fp16"])
+@pytest.mark.parametrize("shape", [(16, 1024), (13, 1000), (3, 777), (7, 131), (16, 9000), (30, 300)])
+def test_sums_over_rows_behind_sums_of_rows(shape, kind):
+    x, up = (np.random.default_rng(n).integers(-2, 3, shape).astype(TYPES[kind]) for n in (0, 1))
+    if kind == "fp16":
+        x[:, 5:] = 0  # exact in half precision
+    rows, columns = shape
+    programs, c = -(-rows // 16), -(-columns // 16) * 16
+    out, sums, most = np.zeros_like(x), np.zeros((programs, columns), x.dtype), np.zeros((programs, columns), x.dtype)
+    norm_backward[(programs,)](x, up, out, sums, most, rows, columns, R=16, C=c)
+    made = up - x * (x * up).sum(1, dtype=x.dtype, keepdims=True)
+    np.testing.assert_array_equal(out, made)
+    for n in range(programs):
+        own, rest = slice(16 * n, 16 * n + 16), 16 * n + 16 > rows  # rows past the end are zeros
+        np.testing.assert_array_equal(sums[n], (x * made)[own].sum(0, dtype=x.dtype))
+        np.testing.assert_array_equal(most[n], np.maximum(x[own].max(0), 0) if rest else x[own].max(0))
+
+
+@tilewright.jit
+def sums_in_turns(x, out, sums, columns, R: tl.constexpr, C: tl.constexpr):
+    """The sums over rows of one iteration are what the next one takes from each row."""
+    i, j = tl.arange(0, R)[:, None], tl.arange(0, C)
+    value, carried = tl.load(x + i * C + j[None, :]), tl.zeros((C,), tl.float32)
+    for _ in range(3):
+        left = value - carried[None, :]
+        part = tl.exp(left - tl.max(left, 1)[:, None])
+        value = part / tl.sum(part, 1)[:, None]
+        carried = tl.sum(value, 0)
+    tl.store(out + i * C + j[None, :], value)
+    tl.store(sums + j, carried)
+
+
+def test_sums_over_rows_that_a_loop_carries():
+    x = data((16, 256))
+    out, sums = np.zeros_like(x), np.zeros(256, np.float32)
+    sums_in_turns[(1,)](x, out, sums, 256, R=16, C=256)
+    value, carried = x.astype(np.float64), np.zeros(256)
+    for _ in range(3):
+        part = np.exp(value - carried - (value - carried).max(1, keepdims=True))
+        value = part / part.sum(1, keepdims=True)
+        carried = value.sum(0)
+    np.testing.assert_allclose(out, value, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(sums, carried, rtol=1e-4)
+
+
+def test_which_sums_over_rows_are_made_row_by_row():
+    signature = ", ".join(["*fp32:16"] * 5) + ", i32, i32, 16, "
+    found = decisions_of(Spelling(norm_backward, f"{signature}1024", {}), "avx512")
+    assert [d.taken for d in found if d.subject == "outer loop fusion"] == [True] * 2  # sums, and what is stored
+    longer = decisions_of(Spelling(norm_backward, f"{signature}16384", {}), "avx512")
+    assert not any(d.subject == "outer loop fusion" and d.taken for d in longer)  # the sums leave the first cache
+
+
 # --- reductions in pieces --------------------------------------------------------------------------------
 
 

@@ -114,3 +114,26 @@ def test_what_several_loads_make_is_stored_after_all_of_them(kernel, n):
     kernel[(1,)](*found, N=n)
     tilewright.jit(kernel.fn, interpret=True)[(1,)](*expected, N=n)
     torch.testing.assert_close(found, expected)
+
+
+@tilewright.jit
+def used_behind_two_stores(x, changed, other, first, last, ROWS: tl.constexpr, N: tl.constexpr):
+    """A load that is wanted behind a store to its array (where that is `changed`), and behind one to another."""
+    i, j = tl.arange(0, ROWS)[:, None], tl.arange(0, N)[None, :]
+    value = tl.load(x + i * N + j)
+    tl.store(changed + i * N + j, value + 1)
+    tl.store(first + i * other + j, value * 2)
+    tl.store(last + i * N + j, value + tl.sum(value, 1)[:, None])
+
+
+@pytest.mark.parametrize("offset", [None, 0, 1, N])
+def test_loads_are_made_again_only_behind_stores_to_other_arrays(offset):
+    """`changed` is `x`, a part of it that begins elsewhere, or another array."""
+    memory = torch.arange(3.0 * N).remainder(97)
+    x = memory[:N].clone() if offset is None else memory[:N]
+    changed = memory[: 4 * 256] if offset is None else memory[offset : offset + N]
+    before, (first, last) = x.clone().view(4, 256), (torch.zeros(4, 256) for _ in range(2))
+    used_behind_two_stores[(1,)](x, changed, 256, first, last, ROWS=4, N=256)
+    assert torch.equal(changed.view(4, 256), before + 1)
+    assert torch.equal(first, before * 2)
+    assert torch.equal(last, before + before.sum(1, keepdim=True))

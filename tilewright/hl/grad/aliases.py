@@ -89,7 +89,7 @@ def join(
         owner = decide(found[view])
         if owner.form != "atomic" or decide([one]).form != "store" or not covers(one):
             continue
-        moved = _alone(region, view, fresh)
+        moved = alone(region, view, fresh)
         if moved is not None:
             nodes = {id(contribution.node) for contribution in found[view]}
             for contribution in found[view]:
@@ -100,7 +100,7 @@ def join(
     return made
 
 
-def _alone(region: Region, name: str, fresh: Callable[[], int]) -> Node | None:
+def alone(region: Region, name: str, fresh: Callable[[], int]) -> Node | None:
     """A loop with nothing but the contributions to one tensor; None where that computes much again."""
     values: dict[int, Value] = {}
     copy = clone(region, values)

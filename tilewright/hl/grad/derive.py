@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from tilewright import errors
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
-from tilewright.hl.grad import aliases, checks, degree, leaks, overwritten, owners, segments
+from tilewright.hl.grad import aliases, checks, degree, in_turn, leaks, overwritten, owners, segments
 from tilewright.hl.grad.adjoint import Adjoint
 from tilewright.hl.grad.broadcasts import narrow
 from tilewright.hl.grad.exchange import Exchange, Exchanged, Keeping, exchanges
@@ -263,6 +263,7 @@ def _settled(
 ) -> Derived:
     views = frozenset() if asked.ordered else asked.views
     joined = aliases.join(region, owners.contributions(region), views, adjoint.fresh)
+    turned = _in_turn(region, adjoint, asked, joined)
     found = owners.contributions(region)
     found = {name: found[name] for name in sorted(found, key=lambda name: name in joined)}  # behind what they are of
 
@@ -276,7 +277,7 @@ def _settled(
     decided = []
     for several in found.values():
         name = several[0].tensor.name
-        owner = joined.get(name) or owners.decide(several)
+        owner = joined.get(name) or turned.get(name) or owners.decide(several)
         if asked.watched and owner.form == "add":
             owner = replace(owner, form="atomic")  # nothing reads what it writes
         in_order = segments.plan(region, several, owner) if asked.ordered else None
@@ -293,6 +294,20 @@ def _settled(
     _check_names(program)
     text = program_text(program) if decided else ""  # no gradient flows: there is nothing to compute
     return Derived(program, text, tuple(decided))
+
+
+def _in_turn(region: Region, adjoint: Adjoint, asked: Asked, joined: Collection[str]) -> dict[str, owners.Owner]:
+    """Give gradients by index owners, where that is faster and nobody wants the gradient of what they read."""
+    if asked.watched or adjoint.trace.device.type != "cpu":
+        return {}
+    left = {name: several for name, several in owners.contributions(region).items() if name not in joined}
+    if asked.ordered:
+        left = {
+            name: several
+            for name, several in left.items()
+            if not segments.plan(region, several, owners.decide(several))
+        }
+    return in_turn.take_in_turn(region, left, adjoint.fresh)
 
 
 def _check_names(program: Program) -> None:

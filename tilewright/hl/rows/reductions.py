@@ -177,6 +177,20 @@ class Accumulate(Row):
         ROWS[reduction.combine].emit(emitter, joined)
 
 
+@dataclass(frozen=True)
+class Matches(Row):
+    """Our own node `count_matches`: how often each place of a range is among the keys of a row."""
+
+    def needs(self, node: Node) -> list[Need]:
+        return [Need(node.args[0], (0,), -1)]
+
+    def emit(self, emitter: Emitter, node: Node) -> None:
+        (keys,), bins = node.args, emitter.extent(node.out.dims[0])
+        text = emitter.operand(keys)
+        mask = f", mask=({text} >= 0) & ({text} < {bins})"  # of others Triton says nothing
+        emitter.assign(node.out, f"tl.histogram({text}, {bins}{mask}).to({emitter.dtype(node.out.dtype)})")
+
+
 row(Reduction("sum", None, "tl.sum", lambda dtype: 0, "add"))
 row(Careful("amax", None, "tl.max", lowest, "maximum"))
 row(Careful("amin", None, "tl.min", highest, "minimum"))
@@ -184,5 +198,6 @@ row(Extreme("largest", None, "tl.max", lowest, "maximum"))  # of numbers that Na
 row(Product("prod", None, "", lambda dtype: 1, "mul"))
 row(Scan("cumsum", None, "tl.cumsum"))
 row(Scan("cumprod", None, "tl.cumprod", 1))
+row(Matches("count_matches"))
 row(Masked("mask_to"))
 row(Accumulate("accumulate"))

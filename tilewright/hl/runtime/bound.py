@@ -25,13 +25,14 @@ from tilewright.hl.trace.source import Source
 
 if TYPE_CHECKING:
     from tilewright.hl.emit import module as module_text
-    from tilewright.hl.passes import decide, fast_math
+    from tilewright.hl.passes import counts, decide, fast_math
     from tilewright.hl.trace import host
     from tilewright.hl.tune import cache, driver, journal, spec, tables, warm
 else:
     cache = lazy_module("tilewright.hl.tune.cache")
     decide = lazy_module("tilewright.hl.passes.decide")
     driver = lazy_module("tilewright.hl.tune.driver")
+    counts = lazy_module("tilewright.hl.passes.counts")
     fast_math = lazy_module("tilewright.hl.passes.fast_math")
     host = lazy_module("tilewright.hl.trace.host")
     module_text = lazy_module("tilewright.hl.emit.module")
@@ -85,6 +86,9 @@ class BoundKernel:
         if settings.fast_math:
             for graph in self.traced.graphs:
                 fast_math.keep_wide(graph.region)
+        if self.traced.device.type == "cpu":
+            for graph in self.traced.graphs:
+                counts.count_matches(graph.region)
         if settings.dot_precision:
             _set_precision(self.traced, settings.dot_precision)
         self._holds = make_holds(list(arguments), self.traced.guards, self.outside, dict(names or {}))

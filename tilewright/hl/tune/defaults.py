@@ -106,8 +106,11 @@ class _Chooser:
             if self.products and self._has_parts(axis):
                 size, least = length(axis) or DYNAMIC, 1
             elif not self.products and (updates := self._repeats(axis)):
-                summed = self.cpu and width > 1 and all(node.op == "atomic_add" for node in updates)
-                size, least = (max(1, _CPU_SUMMED // width), 1) if summed else (size * _FEWER, least)
+                row = self.whole(axis)
+                summed = self.cpu and row > 1 and all(node.op == "atomic_add" for node in updates)
+                size, least = (max(1, _CPU_SUMMED // row), 1) if summed else (size * _FEWER, least)
+                if self.cpu and row == 1:  # element by element: each program brings as few sums to memory as many
+                    size, least = 8 * self.wanted.tile, 1
             budget //= self._take(axis, max(self._shared(axis, size), least))
         if self.cpu and not self.products:
             for axis in filter(_is_read, self.inner):

@@ -63,6 +63,10 @@ def emit_group(low: FunctionLowering, step: Step) -> None:
 
 def emit_rows(low: FunctionLowering, step: Step) -> None:
     """Emit groups in one loop over their first dim, which ends where nothing is stored any more."""
+    for group in step.bodies[0].steps:
+        for sink in group.sinks:
+            if isinstance(sink, ReduceSink) and sink.axis == 0:
+                Reduction(low.ev, sink, make_chunking(sink.shape, [], 1, 1, 0)).empty()
     with low.f.loop(0, _stored_rows(low.ev, step), 1, unroll=False) as rows:
         low.row = rows.index
         for group in step.bodies[0].steps:
@@ -124,7 +128,11 @@ class _GroupNest:
         ev.nest.lanes = sides.lanes
         self.f: Function = ev.f
         self.index: Index = chunking.index
-        self.reductions = [Reduction(ev, sink, chunking) for sink in step.sinks if isinstance(sink, ReduceSink)]
+        reduced = {
+            n: Reduction(ev, sink, chunking) for n, sink in enumerate(step.sinks) if isinstance(sink, ReduceSink)
+        }
+        self.added = reduced if row is not None and step.axis == 0 else {}  # row by row
+        self.reductions = [] if self.added else list(reduced.values())
         self.roots = [(root, at) for root, _ in step.roots() if is_tile(root) for at in (*sides.indices, self.index)]
         self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if isinstance(sink, _WRITE)}
         self.loops = [loop for loop in chunking.loops if row is None or loop[0] != 0]
@@ -326,7 +334,10 @@ class _GroupNest:
         accumulated: list[list[V]] = []
         for number, sink in enumerate(self.step.sinks):
             given = values.get(number)
-            if isinstance(sink, ReduceSink):
+            if isinstance(sink, ReduceSink) and number in self.added:
+                if given is not None:
+                    self.added[number].add_row(given, index)
+            elif isinstance(sink, ReduceSink):
                 k = len(accumulated)
                 with at_line_of(ev.f, loaded_by(sink.op)):
                     accumulated.append(

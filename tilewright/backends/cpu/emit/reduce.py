@@ -55,6 +55,9 @@ class _Combiner:
     identity: float
 
 
+_LINE = 64
+"""Bytes of a line of scratch."""
+
 # The horizontal instruction of what folds lanes.
 _HORIZONTAL: dict[type, str] = {
     AddFOp: "fadd", MulFOp: "fmul", MaxNumFOp: "fmax", MinNumFOp: "fmin", MaximumFOp: "fmaximum",
@@ -124,6 +127,27 @@ class Reduction:
             )
             return [best, self.ev.f.or_(left[1], right[1])]
         return apply_body(self.ev, self.body, [*left, *right])
+
+    # -- row by row ----------------------------------------------------------------------------------
+
+    def empty(self) -> None:
+        """Begin with no row: fill the results with what changes nothing."""
+        (target,) = self.sink.targets
+        assert target is not None and self.known is not None
+        f, t = self.ev.f, storage(target.elem)
+        lanes = _LINE // t.bytes
+        start, nothing = f.gep(self.ev.arena, target.offset), f.splat(const(t, self.known.identity), lanes)
+        with f.loop(0, -(-target.size // _LINE) * lanes, lanes, unroll=False) as loop:  # buffers have whole lines
+            f.store(nothing, f.gep(start, loop.index, t))
+
+    def add_row(self, values: list[V], index: Index) -> None:
+        """Take a chunk of one row into the results, whose place is the same for all rows."""
+        (target,), (name,), rest = self.sink.targets, self.names, index[1:]
+        assert target is not None
+        so_far = memory.read_scratch(self.ev, target, rest, name)
+        lanes = self.chunking.lanes
+        (added,) = self.combine([self.ev.f.splat(so_far, lanes)], [self.ev.f.splat(values[0], lanes)])
+        memory.write_scratch(self.ev, target, rest, added, name)
 
     # -- over the lanes ------------------------------------------------------------------------------
 

@@ -8,12 +8,15 @@
 A pass over a tile of many rows leaves the first cache before the next pass comes to its first row; in one loop each
 pass finds the row where the last one left it, and what is kept for a row alone takes the room of one row. It is as it
 was for each element where a pass reads of what the others write its own row only, and stores meet no other row.
+
+Sums over the rows, of what such a pass computes, are made in it, too: each row is added to a row of sums in scratch,
+in the order in which a loop along the rows would add them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xdsl.ir import Block, SSAValue
 
@@ -37,10 +40,14 @@ from tilewright.backends.cpu.plan.steps import (
 from tilewright.backends.cpu.plan.subjects import ROWS_FUSED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.values import defining_op, is_tile
+from tilewright.ops.elementwise import MaxNumFOp, MinNumFOp
 from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
+from tilewright.ops.reduce import single_operation
+from tilewright.ops.spec import spec_of
 
 _PLAIN = (StoreSink, MaterializeSink, ReduceSink)
+_ADDED = ("i8", "i16", "i32", "i64", "f32", "f64")
 
 
 @dataclass(slots=True)
@@ -76,7 +83,8 @@ def fuse_rows(context: FunctionContext, block: Block, order: list[Step]) -> list
     """
     fusing = _Fusing(context, block)
     for step in order:
-        fusing.take(step)
+        for part in fusing.parts(step):
+            fusing.take(part)
     fusing.flush()
     return fusing.done
 
@@ -109,6 +117,19 @@ class _Fusing:
         else:
             self.done.append(step)
 
+    def parts(self, step: Step) -> list[Step]:
+        """A pass, or two where it joins a run: sums over rows apart from what is stored in memory.
+
+        Stores wait for each other in order, those that hit the first cache for those that miss it.
+        """
+        run = self.run
+        sums = [sink for sink in step.sinks if sink.axis == 0]
+        if run is None or not step.stores or not sums or len(step.stores) + len(sums) < len(step.sinks):
+            return [step]
+        if self._rows(step) != run.rows or not isinstance(self._joins(step, run), Yes):
+            return [step]
+        return [replace(step, sinks=sums, writes=False), replace(step, sinks=list(step.stores))]
+
     def flush(self) -> None:
         """End the run."""
         run, self.run = self.run, None
@@ -130,11 +151,13 @@ class _Fusing:
         shape = step.shape
         if step.detail is not None or not step.is_only(*_PLAIN):
             return 0
-        if not shape or shape[0] == 1 or step.axis == 0 or not all(_has_rows(sink) for sink in step.sinks):
+        if not shape or shape[0] == 1 or not all(_has_rows(sink) for sink in step.sinks):
+            return 0
+        if step.axis == 0 and not (_adds_rows(step) and self._read(step, shape[0])[0].isdisjoint(_written(step))):
             return 0
         if math.prod(shape[1:]) == 1:
-            return shape[0]
-        if math.prod(shape[1:]) < tuning.FUSED_ROW:
+            return shape[0] if step.axis else 0
+        if math.prod(shape[1:]) < (tuning.FUSED_ROW if step.axis else tuning.SUMMED_ROW):
             return 0
         with self.context.computing(step):
             pieces = chunk_pieces(step, self.context.isa, self.context.demands.placed, self.context.analysis)
@@ -219,6 +242,19 @@ def _has_rows(sink: Sink) -> bool:
     """Whether what a sink writes to scratch has the rows of its pass as its first dim."""
     expected = tuple(extent for dim, extent in enumerate(sink.shape) if dim != sink.axis)
     return all(target is None or target.shape == expected for target in sink.targets)
+
+
+def _adds_rows(step: Step) -> bool:
+    """Whether each row of a pass that reduces the rows may be added to results in the first cache."""
+    size = 0
+    for sink in [sink for sink in step.sinks if isinstance(sink, ReduceSink)]:
+        op, (target, *others) = single_operation(sink.op.regions[0].block), sink.targets
+        if op is None or spec_of(op).monoid is None or others or target is None:
+            return False
+        if isinstance(op, MaxNumFOp | MinNumFOp) or target.elem not in _ADDED:
+            return False
+        size += target.size
+    return size <= tuning.ROW_SUMS_BYTES
 
 
 def _lies_apart(place: Place, bounds: Bounds) -> bool:

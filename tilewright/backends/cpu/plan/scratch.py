@@ -124,6 +124,8 @@ class _Lives:
                 self.touch(buffer, self.now)
             if isinstance(step, RowsStep):
                 self.rows.append(self.now)
+                for buffer in step.sums:  # are whole behind the loop
+                    self.touch(buffer, self.now + 1)
             elif step.bodies:
                 self._regions(step)
 

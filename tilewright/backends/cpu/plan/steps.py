@@ -237,6 +237,12 @@ class GroupStep(Step):
 class RowsStep(Step):
     """The groups of its only body in a loop over the first dim of all of them."""
 
+    @property
+    def sums(self) -> list[Buffer]:
+        """Where what groups reduce over the rows is kept."""
+        sinks = [sink for step in self.bodies[0].steps for sink in step.sinks if sink.axis == 0]
+        return [target for sink in sinks for target in sink.targets if target is not None]
+
 
 class DotStep(Step):
     """A dot."""

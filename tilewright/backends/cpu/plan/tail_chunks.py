@@ -109,13 +109,18 @@ def plan_tail(
 
 
 def _takes_once(sink: Sink, known: _TailValues, index: Index) -> bool:
-    """Whether a reduction that has taken in a value is not changed by it any more."""
+    """Whether a reduction that has taken in a value is not changed by it any more.
+
+    One over another dim than that of the loop has a result for each element of that: only what changes none is left.
+    """
     op = single_operation(sink.op.regions[0].block) if isinstance(sink, ReduceSink) else None
     monoid = None if op is None else spec_of(op).monoid
     if monoid is None:
         return False
     element = element_type(sink.roots[0].type)
-    return monoid.idempotent or known.number((sink.roots[0], index)) == monoid.identity(bit_width(element))
+    return (monoid.idempotent and sink.axis == known.dim) or known.number((sink.roots[0], index)) == monoid.identity(
+        bit_width(element)
+    )
 
 
 def _is_unread(step: Step, sink: Sink, dim: int, bound: Form, analysis: AffineAnalysis) -> bool:
