@@ -93,3 +93,28 @@ def test_a_loop_between_product_and_sum_rounds_the_product(backend: str) -> None
     np.testing.assert_array_equal(stages[1], twice)
     np.testing.assert_array_equal(stages[2], twice if backend == "reference" else once)  # no pass has run there
     np.testing.assert_array_equal(stages[3], x * y)
+
+
+@tilewright.jit
+def taken_away(x_ptr, y_ptr, out_ptr, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    total, half = tl.load(x_ptr + i), tl.load(x_ptr + i)
+    for _ in range(n):
+        y = tl.load(y_ptr + i)
+        total = total - y
+        half = half + y * 0.3
+    tl.store(out_ptr + i, total)
+    tl.store(out_ptr + N + i, half)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu", "simulated"])
+def test_what_a_loop_adds_to_a_tile_is_rounded_in_every_iteration(backend: str) -> None:
+    x, y, _ = inputs(np.float32)
+    out = np.zeros(2 * N, np.float32)
+    with running_on(backend):
+        run(taken_away, x, y, out, 7, N=N, options=Options(enable_fp_fusion=False))
+    total, half = x.copy(), x.copy()
+    for _ in range(7):
+        total = total - y
+        half = half + y * np.float32(0.3)
+    np.testing.assert_array_equal(out.reshape(2, N), [total, half])

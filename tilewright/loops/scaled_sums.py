@@ -6,8 +6,9 @@
                                                               %0 + -0.5 * %t
 
 A sum is linear in what is added, so the number may be anywhere on the way from a factor to the loop's result: before
-a reduction, a dot, a view or a choice of zero. Rounding changes as little as by another order of the sum. What reads
-sums (`reductions.py`, `dot_loops.py`) then need not know of numbers.
+a reduction, a dot, a view or a choice of zero. Rounding changes as little as by another order of the sum, so only sums
+of no order are taken: reductions and dots that a loop adds up, and what a reduction reads behind the loop. A tile to
+which a loop adds is rounded as it says. What reads sums (`reductions.py`, `dot_loops.py`) need not know of numbers.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ def _scale_behind(loop: ForOp, number: int) -> bool:
     by = math.prod(numbers)
     if {*numbers} <= {1.0} or not _is_taken(by) or all(constant_of(factor) is not None for factor in factors):
         return False
+    if not _is_reduced(result) and not any(map(_has_no_order, factors)):
+        return False
     left = [value for value in map(_without_number, factors) if constant_of(value) != 1]
     assert end is not None
     kind = AddFOp if len(left) == 1 else FmaOp
@@ -82,6 +85,24 @@ def _scale_behind(loop: ForOp, number: int) -> bool:
     for use in uses:
         use.operation.operands[use.index] = total
     return True
+
+
+def _has_no_order(value: SSAValue) -> bool:
+    """Whether a value is what a reduction or a dot adds up, times numbers."""
+    op = defining_op(value)
+    return isinstance(op, ReduceOp | DotOp) or any(map(_has_no_order, _factors(value)))
+
+
+def _is_reduced(value: SSAValue) -> bool:
+    """Whether nobody reads more of a value than a sum of its elements."""
+    users = [use.operation for use in value.uses]
+    return bool(users) and all(
+        _is_reduced(op.results[0]) if isinstance(op, _VIEWS) else isinstance(op, ReduceOp) and _is_sum(op) for op in users
+    )
+
+
+def _is_sum(op: ReduceOp) -> bool:
+    return isinstance(single_operation(op.regions[0].block), AddFOp)
 
 
 def _times(number: float, value: SSAValue, anchor: Operation) -> SSAValue:
@@ -114,7 +135,7 @@ def _factors(value: SSAValue) -> list[SSAValue]:
     if isinstance(op, SelectOp):
         return [op.operands[1]] if constant_of(op.operands[2]) == 0 else []
     if isinstance(op, ReduceOp):
-        return [op.operands[0]] if isinstance(single_operation(op.regions[0].block), AddFOp) else []
+        return [op.operands[0]] if _is_sum(op) else []
     return [op.a, op.b] if isinstance(op, DotOp) and constant_of(op.c) == 0 else []
 
 
