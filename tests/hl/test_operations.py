@@ -37,6 +37,7 @@ OWN = {
     "mask_to",
     "product",
     "lanes",
+    "count_matches",  # test_matches.py
     "take_lanes",
     "sort_lanes",
     "largest",

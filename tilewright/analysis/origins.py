@@ -64,10 +64,22 @@ def _parameters_of(address: SSAValue) -> frozenset[SSAValue] | None:
     return frozenset(found)
 
 
+class Origins(dict[SSAValue, frozenset[SSAValue] | None]):
+    """The origins of addresses while nothing is rewritten: each is found once."""
+
+    def __missing__(self, address: SSAValue) -> frozenset[SSAValue] | None:
+        found = self[address] = origins_of(address)
+        return found
+
+    def may_meet(self, one: SSAValue, other: SSAValue) -> bool:
+        """Whether two addresses may be of one array: of one argument, or it is not known of which."""
+        mine, theirs = self[one], self[other]
+        return mine is None or theirs is None or bool(mine & theirs) or not holds(NO_OVERLAP)
+
+
 def may_meet(one: SSAValue, other: SSAValue) -> bool:
     """Whether two addresses may be of one array: they are computed from one argument, or it is not known from which."""
-    mine, theirs = origins_of(one), origins_of(other)
-    return mine is None or theirs is None or bool(mine & theirs) or not holds(NO_OVERLAP)
+    return Origins().may_meet(one, other)
 
 
 def parameters_apart(one: SSAValue, other: SSAValue) -> list[tuple[SSAValue, SSAValue]]:

@@ -19,7 +19,7 @@ from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.captured import Captured
 from tilewright.analysis.distinct import Bounds, common, distinct
 from tilewright.analysis.index import Coord, Index, identity
-from tilewright.analysis.origins import may_meet
+from tilewright.analysis.origins import Origins
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Replan
 from tilewright.backends.cpu.plan.demand import Demands
@@ -197,6 +197,7 @@ class _Grouping:
         self.loads: dict[Step, set[Operation]] = {}
         self.elsewhere: dict[Step, set[SSAValue]] = {}
         self.addresses: dict[tuple[Operation, Index], Address] = {}
+        self.origins = Origins()
         self.lying_apart: dict[tuple[Place, frozenset[tuple[Coord, tuple[Poly, ...]]]], bool] = {}
         for step in self.steps:
             self._survey(step)
@@ -268,13 +269,18 @@ class _Grouping:
             return
         before = bisect.bisect_left(self.written_at, position, 0, earlier)
         later = self.writers[bisect.bisect_right(self.written_at, position, 0, earlier) : earlier]
-        crossed = [writer for writer in later if writer.changes_memory and _may_change(writer, load)]
+        crossed = [writer for writer in later if writer.changes_memory and self._may_change(writer, load)]
         if before:
             hard.add(self.writers[before - 1])
         if crossed and not (_is_store(step) and all(_is_store(w) and w.shape == step.shape for w in crossed)):
             late.append(load)
         else:
             self.together += [(step, writer, load) for writer in crossed]
+
+    def _may_change(self, writer: Step, load: Operation) -> bool:
+        """Whether a step that writes may change what a load gives: a store to another array does not."""
+        addresses = [store.op.operands[0] for store in writer.stores]
+        return not _is_store(writer) or any(self.origins.may_meet(one, load.operands[0]) for one in addresses)
 
     def _outermost(self, loads: list[Operation]) -> list[Operation]:
         """Those loads that no other of them performs to know its address: these will be performed with that one."""
@@ -513,11 +519,6 @@ def _merged(host: Step, members: list[Step]) -> Step:
         host.sinks = [sink for member in members for sink in member.sinks]
         host.writes = any(member.writes for member in members)
     return host
-
-
-def _may_change(writer: Step, load: Operation) -> bool:
-    """Whether a step that writes may change what a load gives: a store to another array does not."""
-    return not _is_store(writer) or any(may_meet(store.op.operands[0], load.operands[0]) for store in writer.stores)
 
 
 def _is_store(step: Step) -> bool:
