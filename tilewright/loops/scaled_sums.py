@@ -97,7 +97,8 @@ def _is_reduced(value: SSAValue) -> bool:
     """Whether nobody reads more of a value than a sum of its elements."""
     users = [use.operation for use in value.uses]
     return bool(users) and all(
-        _is_reduced(op.results[0]) if isinstance(op, _VIEWS) else isinstance(op, ReduceOp) and _is_sum(op) for op in users
+        _is_reduced(op.results[0]) if isinstance(op, _VIEWS) else isinstance(op, ReduceOp) and _is_sum(op)
+        for op in users
     )
 
 
