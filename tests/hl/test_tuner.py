@@ -179,11 +179,11 @@ def test_a_deadline_holds_inside_compiles_and_runs(where):
 @forks
 def test_progress_is_a_line_a_second_also_while_nothing_comes_back(capsys):
     hanging = dict.fromkeys((1, 2, 4, 8, 16, 32, 64), hang)
-    bound = Plain(compiles=hanging, autotune_budget_seconds=3.2, autotune_seed_configs=BLOCKS, autotune_log_level=1)
+    bound = Plain(compiles=hanging, autotune_budget_seconds=5.2, autotune_seed_configs=BLOCKS, autotune_log_level=1)
     Driver(bound, (X, 2)).search("quick")
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("[hl] plain: ")]
     left = [int(line.rsplit(" s left", 1)[0].rsplit(", ", 1)[1]) for line in lines if line.endswith(" s left")]
-    assert 2 <= len(left) <= 4 and left == sorted(left, reverse=True) and "0 tried, 0 out" in lines[0]
+    assert 2 <= len(left) <= 6 and left == sorted(left, reverse=True) and "0 tried, 0 out" in lines[0]
 
 
 def test_progress_on_a_terminal_is_one_line_that_changes(monkeypatch):
