@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +16,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tests.meta.sources import ROOT
 from tilewright import hl
 from tilewright.torch import hl_gradients, hl_operators
 
@@ -200,7 +204,9 @@ def test_autocast() -> None:
             torch.testing.assert_close(one, other, rtol=5e-2, atol=5e-2 * float(other.abs().max()))
 
 
-def test_distributed_data_parallel(tmp_path: Any) -> None:
+def train_in_parallel(rendezvous: str) -> None:
+    """Gradients of modules whose parameters a process group reduces."""
+
     class Module(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -209,15 +215,25 @@ def test_distributed_data_parallel(tmp_path: Any) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return program(x, self.weight)
 
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
-    try:
-        for module in (Module(), torch.compile(Module(), backend="aot_eager")):
-            parallel = torch.nn.parallel.DistributedDataParallel(module)
-            parallel(data()[0]).backward()
-            want = gradients(lambda weight: reference(data()[0], weight), data()[1])
-            torch.testing.assert_close([next(parallel.parameters()).grad], list(want), rtol=1e-4, atol=1e-5)
-    finally:
-        dist.destroy_process_group()
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=0, world_size=1)
+    for module in (Module(), torch.compile(Module(), backend="aot_eager")):
+        parallel = torch.nn.parallel.DistributedDataParallel(module)
+        parallel(data()[0]).backward()
+        want = gradients(lambda weight: reference(data()[0], weight), data()[1])
+        torch.testing.assert_close([next(parallel.parameters()).grad], list(want), rtol=1e-4, atol=1e-5)
+        print("as it should be", flush=True)
+        kept.append(parallel)
+
+
+kept: list[Any] = []  # a process group that is freed may wait for its thread, and that for the interpreter, for ever
+
+
+def test_distributed_data_parallel(tmp_path: Any) -> None:
+    """In a process that ends without freeing anything."""
+    text = f"import os, {__name__} as m; m.train_in_parallel({str(tmp_path / 'rendezvous')!r}); os._exit(0)"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, env=env, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0 and done.stdout.count("as it should be") == 2, done.stderr
 
 
 OUTER = torch.rand(20, requires_grad=True)
