@@ -7,6 +7,7 @@ import pytest
 
 import tilewright
 import tilewright.language as tl
+from benchmarks import waiting
 from tilewright.base.errors import DeviceAssertionError, OutOfResources
 
 
@@ -83,29 +84,12 @@ def test_what_an_assertion_guards_does_not_happen():
     np.testing.assert_array_equal(out, np.arange(16) % 8)
 
 
-@tilewright.jit
-def look_back(x_ptr, out_ptr, state_ptr, BLOCK: tl.constexpr):
-    program = tl.program_id(0)
-    at = program * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + at)
-    own, before, look = tl.sum(x), 0, program - 1
-    tl.atomic_xchg(state_ptr + program, (own << 2) | 1)
-    while look >= 0:
-        state = tl.load(state_ptr + look, volatile=True)
-        while state & 3 == 0:
-            state = tl.load(state_ptr + look, volatile=True)
-        before += state >> 2
-        look = look - 1 if state & 3 == 1 else -1
-    tl.atomic_xchg(state_ptr + program, ((before + own) << 2) | 2)
-    tl.store(out_ptr + at, before + tl.cumsum(x, 0))
-
-
 @pytest.mark.parametrize("threads", [1, 3, 16])
 def test_look_back_goes_on_with_more_threads_than_processors(threads, monkeypatch):
     monkeypatch.setattr(tilewright.knobs.cpu, "num_threads", threads)
     x = np.random.default_rng(0).integers(0, 9, 2000 * 16, dtype=np.int32)
     out, state = np.zeros_like(x), np.zeros(2000, np.int32)
-    compiled = look_back[(2000,)](x, out, state, BLOCK=16)
+    compiled = waiting.running_sum[(2000,)](x, out, state, BLOCK=16)
     np.testing.assert_array_equal(out, np.cumsum(x))
     assert compiled.metadata["waits"]
 

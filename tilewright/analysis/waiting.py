@@ -9,14 +9,15 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tilewright.analysis.flow import sources_of
 from tilewright.ir.types import element_type, is_integer
-from tilewright.ir.values import defining_op, is_tile, users_of
-from tilewright.ir.walk import among, every, walk
+from tilewright.ir.values import defining_op, is_inside, is_tile, users_of
+from tilewright.ir.walk import among, contains, every, walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp
 from tilewright.ops.control import WhileOp, YieldOp
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import LoadOp
+from tilewright.ops.memory import LoadOp, is_volatile
 
-_LOOKS = (LoadOp, AtomicLoadOp, AtomicRMWOp, AtomicCASOp)
+_ATOMICS = (AtomicLoadOp, AtomicRMWOp, AtomicCASOp)  # that read
+_LOOKS = (LoadOp, *_ATOMICS)
 
 
 def waiting_looks(kernel: FuncOp) -> dict[Operation, WhileOp]:
@@ -31,13 +32,7 @@ def may_wait(loop: WhileOp) -> bool:
     Its accesses say so, where they are atomic or volatile, as those of look-back are, which counts what it has seen and
     so depends on more than one look.
     """
-    return bool(_looks_of(loop)) or any(_sees_others(op) for op in walk(loop))
-
-
-def _sees_others(op: Operation) -> bool:
-    if isinstance(op, LoadOp):
-        return bool(op.attr_values()["isVolatile"])
-    return isinstance(op, AtomicLoadOp | AtomicRMWOp | AtomicCASOp)
+    return contains(loop, *_ATOMICS) or any(map(is_volatile, walk(loop))) or bool(_looks_of(loop))
 
 
 def _looks_of(loop: WhileOp) -> list[Operation]:
@@ -77,8 +72,5 @@ def _counts(value: SSAValue, loop: WhileOp, seen: set[SSAValue]) -> bool:
 
 def _is_inside(value: SSAValue, loop: WhileOp) -> bool:
     """Whether a value is made in a loop, or carried by it."""
-    owner = value.owner
-    parent = owner.parent_op()
-    while parent is not None and parent is not loop:
-        parent = parent.parent_op()
-    return parent is loop
+    holder = value.owner.parent_op()
+    return holder is loop or (holder is not None and is_inside(holder, loop))

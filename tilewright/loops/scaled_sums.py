@@ -21,7 +21,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
 from tilewright.ir.types import element_type
-from tilewright.ir.values import defining_op
+from tilewright.ir.values import defining_op, users_of
 from tilewright.ir.walk import every
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.constant import ConstantOp
@@ -95,7 +95,7 @@ def _has_no_order(value: SSAValue) -> bool:
 
 def _is_reduced(value: SSAValue) -> bool:
     """Whether nobody reads more of a value than a sum of its elements."""
-    users = [use.operation for use in value.uses]
+    users = users_of(value)
     return bool(users) and all(
         _is_reduced(op.results[0]) if isinstance(op, _VIEWS) else isinstance(op, ReduceOp) and _is_sum(op)
         for op in users

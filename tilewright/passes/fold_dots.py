@@ -28,13 +28,11 @@ def fold_into_dots(root: Operation) -> bool:
     """Rewrite every such operation below `root`, in place; says whether there was one."""
     changed = False
     for op in list(walk(root)):
-        if isinstance(op, TransOp) and _is_foldable(op):
-            dot = op.src.owner
-            assert isinstance(dot, DotOp)
+        if isinstance(op, TransOp) and (dot := _dot_of_transposition(op)) is not None:
             _fuse(op, dot, [transposed(value, dot) for value in (dot.b, dot.a, dot.c)], dot)
         elif isinstance(op, (AddFOp, AddIOp)) and (found := _dot_of_sum(op)) is not None:
-            dot, other = found
-            _fuse(op, dot, [dot.a, dot.b, other], op)
+            product, other = found
+            _fuse(op, product, [product.a, product.b, other], op)
         elif isinstance(op, FmaOp) and (addend := _onto_zero(op.operands[2], op)) is not None:
             scaled = MulFOp.create(operands=op.operands[:2], result_types=[op.results[0].type])
             _fuse(op, addend, [addend.a, addend.b, value_before(scaled, op)], op)
@@ -44,12 +42,13 @@ def fold_into_dots(root: Operation) -> bool:
     return changed
 
 
-def _is_foldable(op: TransOp) -> bool:
-    """Whether it is of a product that nobody else reads, and no tile is transposed instead."""
+def _dot_of_transposition(op: TransOp) -> DotOp | None:
+    """The dot of a transposition, if nobody else reads it, and no tile is transposed instead."""
     dot = defining_op(op.src)
     if not isinstance(dot, DotOp) or not dot.d.has_one_use() or list(op.attr_values()["order"]) != [1, 0]:
-        return False
-    return isinstance(dot.c.owner, ConstantOp | TransOp) and any(isinstance(v.owner, TransOp) for v in (dot.a, dot.b))
+        return None
+    turned = any(isinstance(value.owner, TransOp) for value in (dot.a, dot.b))
+    return dot if turned and isinstance(dot.c.owner, ConstantOp | TransOp) else None
 
 
 def _dot_of_sum(add: Operation) -> tuple[DotOp, SSAValue] | None:

@@ -8,7 +8,6 @@ finds them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.hl.dims import Axis
@@ -176,7 +175,7 @@ class _Chooser:
 
     def _programs(self, but: Axis | None = None) -> int:
         """How many programs there are, as far as axes have sizes; without an axis if asked for."""
-        return _programs([axis for axis in self.grid if axis is not but], self.sizes)
+        return products.passes([axis for axis in self.grid if axis is not but], self.sizes, length)
 
     def _has_parts(self, axis: Axis) -> bool:
         """Whether an inner loop visits what is in a tile of `axis`."""
@@ -283,15 +282,12 @@ def default_stages(facts: Facts) -> int:
     """Depth of the software pipeline."""
     sizes, machine = _sizes(facts), facts.machine
     depths = [
-        products.stages(graph, sizes, machine.cache, _programs(graph.loop.kwargs["axes"], sizes), machine.processors)
+        products.stages(
+            graph, sizes, machine.cache, products.passes(graph.loop.kwargs["axes"], sizes, length), machine.processors
+        )
         for graph in facts.graphs
     ]
     return max(depths, default=1)
-
-
-def _programs(grid: Sequence[Axis], sizes: Mapping[Atom, int]) -> int:
-    """How many programs a grid has, axes without a size taken index by index."""
-    return math.prod(-(-(length(axis) or DYNAMIC) // sizes.get(axis.size, 1)) for axis in grid)
 
 
 def default_order(facts: Facts, first: int) -> list[int]:
@@ -314,7 +310,7 @@ def default_group(facts: Facts, first: int) -> int:
     graph = next(graph for graph in facts.graphs if graph.loop.kwargs["axes"][0].id == first)
     axes, order = facts.loop_axes(first), default_order(facts, first)
     wide = products.wide_atoms(list(products.bodies(graph.loop.regions[0])))
-    programs = _programs(axes, _sizes(facts))
+    programs = products.passes(axes, _sizes(facts), length)
     both = all(axes[at].size in wide for at in order[:2])
     return _GROUP if facts.machine.kind != "cpu" and both and programs > facts.machine.processors else 1
 

@@ -123,7 +123,7 @@ class TileModel:
         deeper = {**sizes, **{atom: 2 * sizes[atom] for atom in depths}}
         lengths = [self.length(self.axes[atom]) or DYNAMIC for atom in depths]
         long = all(length >= _STEPS * deeper[atom] for atom, length in zip(depths, lengths, strict=True))
-        alone = are_alone(self.bodies, sizes, self.iterations(tuple(self.grid), sizes), self.processors)
+        alone = are_alone(self.bodies, sizes, passes(self.grid, sizes, self.length), self.processors)
         return deeper if alone and long and fitting(self.bodies, deeper, self.shared) >= _STEPS else sizes
 
     def _sizes(self, atom: Atom, largest: int) -> list[int]:
@@ -143,7 +143,7 @@ class TileModel:
         return found
 
     def _cost(self, sizes: Mapping[Atom, int]) -> tuple[float, int]:
-        steps = [(body, self.iterations(body.axes, sizes)) for body in self.bodies]
+        steps = [(body, passes(body.axes, sizes, self.length)) for body in self.bodies]
         held = _held(self.bodies, sizes)
         small = all(product.args[0].dtype.itemsize <= 2 for body in self.bodies for product in body.products)
         products = [body for body in self.bodies if body.products]
@@ -151,7 +151,7 @@ class TileModel:
         if held > (1 << 15 if small else 1 << 14) or staged > self.shared:
             return math.inf, held
         cycles = sum(iterations * max(self._work(body, sizes), _LATENCY) for body, iterations in steps)
-        rounds = -(-self.iterations(tuple(self.grid), sizes) // self.processors)
+        rounds = -(-passes(self.grid, sizes, self.length) // self.processors)
         if not _is_chained(self.bodies, sizes):
             return rounds * cycles, -held
         return rounds * cycles * (_MORE_WARPS if held > _OF_FOUR else 1), held
@@ -177,9 +177,10 @@ class TileModel:
             return max(1, min(_MOST, 2 * _OF_FOUR // held))
         return 2 if held <= _HALF else 1
 
-    def iterations(self, axes: tuple[Axis, ...], sizes: Mapping[Atom, int]) -> int:
-        """Passes of loops, or programs of a grid."""
-        return math.prod(-(-(self.length(axis) or DYNAMIC) // sizes.get(axis.size, 1)) for axis in axes)
+
+def passes(axes: Sequence[Axis], sizes: Mapping[Atom, int], length: Callable[[Axis], int | None]) -> int:
+    """Iterations of loops, or programs of a grid; axes without a size are taken index by index."""
+    return math.prod(-(-(length(axis) or DYNAMIC) // sizes.get(axis.size, 1)) for axis in axes)
 
 
 def elements(dims: tuple[Dim, ...], sizes: Mapping[Atom, int]) -> int:

@@ -22,6 +22,7 @@ from tilewright.backends.nvidia.plan.turning import in_order_of_accumulators
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.ir.values import users_of
 from tilewright.ir.walk import among
 from tilewright.layouts.distributed import (
     blocked,
@@ -276,7 +277,7 @@ def _wgmma_plan(op: DotOp, shape: Sequence[int], depth: int, num_warps: int, bit
 
 def is_only_turned(tile: SSAValue, plan: Callable[[DotOp], DotPlan]) -> bool:
     """Whether all that is done with a tile of tile IR is to turn it, and multiply it."""
-    users = [use.operation for use in tile.uses]
+    users = users_of(tile)
     plans = [plan(user).b for user in users if isinstance(user, DotOp) and user.b is tile]
     return len(plans) == len(users) > 0 and all(isinstance(b, SharedOperand) and b.turned for b in plans)
 
