@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.base import system
 from tilewright.base.disk_cache import DiskCache, Entry, _sealed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -228,6 +230,38 @@ for turn in range(150):
     if turn % 20 == 0:
         cache.sweep()
 """
+
+
+def test_a_folder_that_is_removed_meanwhile_has_no_entries(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path / "cache", 1 << 20)
+    for first in "0123456789":
+        cache.put_bytes(first + KEY, b"x")
+    entries = cache.entries()
+    next(entries)
+    shutil.rmtree(cache.folder)
+    assert list(entries) == [] and cache.size() == (0, 0)
+    assert cache.put(KEY, b"x")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_a_child_that_is_forked_off_meanwhile_does_not_keep_the_right_to_make_an_entry(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    with cache.making(KEY):
+        (lock,) = tmp_path.glob("*/*.lock")
+        with lock.open("rb") as waiting:  # has it open, as who waits has
+            child = os.fork()
+            if child == 0:
+                time.sleep(60)
+                os._exit(0)
+            with pytest.raises(BlockingIOError):
+                system.this().lock(waiting.fileno())
+            waits = os.dup(waiting.fileno())
+    try:
+        system.this().lock(waits)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(waits)
 
 
 def test_processes_share_a_folder(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from tilewright.base.errors import LaunchError
 from tilewright.base.grids import Grid
-from tilewright.compile.build import Image, image_of, image_of_pickled, is_kept
+from tilewright.compile.build import Image, image_of, image_of_pickled, is_kept, load_compiler
 from tilewright.compile.forks import ForkExecutor
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.request import Request
@@ -101,6 +101,7 @@ class AsyncCompileMode:
     def _image(self, request: Request) -> Future[Image] | None:
         """What another process compiles; None if the request cannot be sent there."""
         if isinstance(self.executor, ForkExecutor):
+            load_compiler(request.target)
             return self.executor.submit(image_of, request)
         try:
             pickled = pickle.dumps(request)

@@ -41,7 +41,9 @@ _BYTES_OF_A_CHARACTER = 48
 _names = itertools.count()
 _printing: list[str] = []
 _own: set[bytes] = set()  # digests of the objects that this process has compiled
-lock = threading.RLock()  # LLVM contexts are private to a compile; target and JIT construction are not
+# LLVM contexts are private to a compile; target and JIT construction are not. A compile may take a second, and forks
+# wait for it: a child that has to compile would wait for a thread that it does not have.
+lock = system.this().hold_at_forks(threading.RLock())
 
 
 def compile_object(
@@ -197,9 +199,14 @@ def versions() -> str:
     return f"llvmlite {llvmlite_version()}"
 
 
-@functools.cache
 def initialize() -> None:
     """Make every code generator of LLVM known, once."""
+    with lock:
+        _initialize()
+
+
+@functools.cache
+def _initialize() -> None:
     import llvmlite.binding as llvm
 
     for option in _OPTIONS:
