@@ -1,10 +1,11 @@
-"""Threads that launch at once: what they compile, choose and search is one thread's at a time, and results are right."""
+"""Threads that launch at once: what they compile and search is one thread's at a time, and results are right."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -13,6 +14,7 @@ import pytest
 
 import tilewright
 import tilewright.language as tl
+from tilewright.launch import jit
 
 THREADS = 8
 ROUNDS = 20 if os.environ.get("TILEWRIGHT_STRESS") else 2
@@ -98,3 +100,35 @@ def test_searches(round: int) -> None:
     at_once(work)
     assert Counter(seen) == {100 * half: 1 for half in range(1, THREADS // 2 + 1)}
     assert len(tuned.cache) == THREADS // 2
+
+
+def test_an_interrupt_is_for_the_thread_that_gets_it(monkeypatch) -> None:
+    """Those that wait for what it was compiling compile it themselves."""
+    compiling, waiting = threading.Event(), threading.Event()
+    compile_one, interrupted = jit.compile_request, []
+
+    def interrupt_first(*args, **kwargs):
+        if not interrupted:
+            interrupted.append(True)
+            compiling.set()
+            waiting.wait()
+            time.sleep(0.1)  # the others wait for what this one compiles
+            raise KeyboardInterrupt
+        return compile_one(*args, **kwargs)
+
+    monkeypatch.setattr(jit, "compile_request", interrupt_first)
+    kernel, outcomes = new_kernel(), []
+
+    def work(number: int) -> None:
+        x = np.zeros(100, np.float32)
+        if number:
+            compiling.wait()
+            waiting.set()
+        try:
+            kernel[(1,)](x, 100, 1, BLOCK=128)
+            outcomes.append(bool((x == 1).all()))
+        except KeyboardInterrupt:
+            outcomes.append(number)
+
+    at_once(work)
+    assert Counter(outcomes) == {True: THREADS - 1, 0: 1}
