@@ -112,6 +112,24 @@ def test_children_compile_while_another_thread_does():
 
 
 @needs_fork
+def test_an_interrupt_ends_the_children(monkeypatch):
+    forked, fork = [], forks._Child.fork
+    monkeypatch.setattr(tilewright.knobs.autotuning, "workers", 2)
+    monkeypatch.setattr(forks._Child, "fork", lambda *args: forked.append(fork(*args)) or forked[-1])
+    begin = time.monotonic()
+    with monkeypatch.context() as slow, pytest.raises(KeyboardInterrupt):
+        slow.setattr(build, "_run", lambda request, key: time.sleep(60))
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+        tune(kernels.add_one)
+    assert time.monotonic() - begin < 30 and len(forked) == 2
+    for child in forked:
+        with pytest.raises(ChildProcessError):  # it has ended, and has been waited for
+            os.waitpid(child.pid, os.WNOHANG)
+    tuned, out = tune(kernels.add_one)
+    assert not tuned.failures and (out == np.arange(100) + 1).all()
+
+
+@needs_fork
 def test_a_child_that_is_killed_costs_time_only(monkeypatch):
     monkeypatch.setattr(tilewright.knobs.autotuning, "workers", 2)
     parent, run = os.getpid(), build._run

@@ -31,6 +31,10 @@ class Job(Generic[Made]):
         self._claim: dict[str, tuple[int, int]] = {}  # "maker": its process and thread; `setdefault` is atomic
         self._future: futures.Future[Made] = futures.Future()
 
+    def withdraw(self) -> None:
+        """Take the offer back: who asks for the thing from now on makes another."""
+        self._drop()
+
     def is_for(self, make: Callable[[], Made]) -> bool:
         """Whether this is the job that was offered with `make`, and not one that was there before."""
         return self._make is make
@@ -38,8 +42,8 @@ class Job(Generic[Made]):
     def result(self, again: Callable[[], Made] | None = None) -> Made:
         """What `make()` gives, here or where it is running already; its error is raised for everybody who asks.
 
-        A thread that asks again while it makes the thing (from a hook) makes another, and so does who waits for a thread
-        that is interrupted, and a forked child, in which the maker does not run: with `again`, if that is given.
+        A thread that asks again while it makes the thing (from a hook) makes another, and so does one that waits for a
+        maker that is interrupted, or does not run in this process, a forked child: with `again`, if that is given.
         """
         me = os.getpid(), threading.get_ident()
         try:

@@ -58,7 +58,7 @@ class FutureKernel:
 
 
 class AsyncCompileMode:
-    """Inside, `kernel.warmup(...)` returns a `FutureKernel` at once; leaving it waits for all of them.
+    """Inside, `kernel.warmup(...)` returns a `FutureKernel` at once; leaving it, but by an interrupt, waits for all.
 
     Args:
         executor: any `concurrent.futures.Executor`.
@@ -121,9 +121,10 @@ class AsyncCompileMode:
         assert self._token is not None
         active_mode.reset(self._token)
         failed: list[Exception] = []
+        interrupted = kind is not None and not issubclass(kind, Exception)
         for job in self._jobs:
             try:
-                job.result()
+                job.withdraw() if interrupted else job.result()
             except Exception as problem:
                 failed.append(problem)
         self._jobs.clear()
