@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.base import system
-from tilewright.base.disk_cache import DiskCache, Entry, _sealed
+from tilewright.base.disk_cache import DiskCache, Entry, _sealed, write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "0123456789abcdef" * 4
@@ -262,6 +262,13 @@ def test_a_child_that_is_forked_off_meanwhile_does_not_keep_the_right_to_make_an
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         os.close(waits)
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(OSError):
+        write_whole(tmp_path / "taken", b"x")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
 def test_processes_share_a_folder(tmp_path: Path) -> None:

@@ -89,22 +89,14 @@ class DiskCache:
         """Keep an entry under `key`; False when that is not possible (which is no error)."""
         if self.max_bytes <= 0:
             return False
-        import tempfile  # not needed to import the package
-
         path = self._path(key)
         data = encode(key, payload, metadata or {})
-        temporary = ""
         try:
             make_folder(path.parent)
             if not self._is_private(path.parent):
                 return False
-            handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.replace(temporary, path)
+            write_whole(path, data)
         except OSError as error:
-            if temporary:
-                _remove(Path(temporary))
             if not path.exists():  # else another process has just written the same entry
                 self._warn(f"cannot be written ({error.strerror}); set TILEWRIGHT_CACHE_DIR to a folder that can")
             return False
@@ -318,6 +310,24 @@ def make_folder(folder: Path) -> None:
         make_folder(folder.parent)
         with contextlib.suppress(FileExistsError):  # another process was faster, or it is no folder
             os.mkdir(folder, 0o700)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: who reads it sees what was there before, or all of this.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    import tempfile  # not needed to import the package
+
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        _remove(Path(temporary))
+        raise
 
 
 def _in(folder: Path) -> list[Path]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,7 +21,7 @@ from tilewright.backends.llvm.identity import llvmlite_version
 from tilewright.backends.llvm.objectfile import MappedObject, load_object
 from tilewright.backends.protocol import ByteCache
 from tilewright.base import system
-from tilewright.base.errors import CodeLoadError, InternalError, UnsupportedError
+from tilewright.base.errors import CodeLoadError, InternalError, UnsupportedError, report_with
 from tilewright.base.knobs import ALL_KERNELS, knobs
 from tilewright.base.memory import require_address_space
 
@@ -269,11 +268,7 @@ def parsed(text: str, triple: str, machine: Any) -> Any:
         module.data_layout = str(machine.target_data)
         module.verify()
     except RuntimeError as error:
-        with tempfile.NamedTemporaryFile("w", suffix=".ll", prefix="tilewright-", delete=False) as file:
-            file.write(text)
-        raise InternalError(
-            f"LLVM rejects generated code: {error}", hint=f"please report this with the file {file.name}"
-        ) from error
+        raise InternalError(f"LLVM rejects generated code: {error}", hint=report_with(text, ".ll")) from error
     return module
 
 
