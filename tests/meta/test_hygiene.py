@@ -81,3 +81,9 @@ def test_the_rule_of_encodings_sees_what_it_must():
     right = "open(p, 'rb')", "p.open('rb')", "p.read_text(encoding='utf-8')", "os.open(p, 0)", "loop.open(0, i)"
     assert list(without_encoding(Source(None, "x.py", "\n".join(wrong)))) == list(range(1, len(wrong) + 1))
     assert list(without_encoding(Source(None, "x.py", "\n".join(right)))) == []
+
+
+def test_no_folder_beside_a_program_stands_for_a_package_that_is_not_installed():
+    """Python takes a folder `torch` beside the program that it runs for an empty package, and says something else."""
+    beside = {path.name for path in (ROOT / "examples").rglob("*") if path.is_dir()}
+    assert not beside & {"torch", "numpy", "triton", "helion", "tilewright"}
