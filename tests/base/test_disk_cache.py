@@ -119,6 +119,12 @@ def test_a_folder_that_cannot_be_written_warns_once(tmp_path: Path) -> None:
         assert cache.get(KEY) is None and cache.size() == (0, 0) and cache.clear() == 0
 
 
+def test_what_is_no_folder_is_said_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.warns(RuntimeWarning, match="file is no folder"):
+        assert DiskCache(tmp_path / "file", 1 << 20).get(KEY) is None
+
+
 def test_size_zero_keeps_nothing(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, 0)
     assert not cache.put(KEY, b"x") and cache.get(KEY) is None

@@ -215,7 +215,10 @@ class DiskCache:
                 status = os.stat(level) if level == self.folder else os.lstat(level)
             except OSError:
                 return False  # not made yet
-            if not stat.S_ISDIR(status.st_mode) or not system.this().is_only_ours(status):
+            if not stat.S_ISDIR(status.st_mode):
+                self._warn(f"cannot be used ({level} is no folder); set TILEWRIGHT_CACHE_DIR to one")
+                return False
+            if not system.this().is_only_ours(status):
                 self._warn(f"could be written by others ({level}); chmod go-w it, or set TILEWRIGHT_CACHE_DIR")
                 return False
         self._trusted.add(folder)
