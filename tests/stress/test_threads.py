@@ -14,6 +14,7 @@ import pytest
 
 import tilewright
 import tilewright.language as tl
+from tilewright.compile.sources import TextSource
 from tilewright.launch import jit
 
 THREADS = 8
@@ -74,6 +75,23 @@ def test_first_launches(round: int, same: bool) -> None:
             assert (x == number + 3 * len(kernels)).all()
 
         at_once(work)
+
+
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_one_text(round: int) -> None:
+    """A module that one thread is still executing has no kernel yet."""
+    text = f"""
+import tilewright
+import tilewright.language as tl
+SEED = sum(range(100_000)) + {time.time_ns()}
+
+@tilewright.jit
+def fill(x_ptr):
+    tl.store(x_ptr, 1.0)
+"""
+    sources = []
+    at_once(lambda number: sources.append(TextSource(text, "fill")))
+    assert len({id(source.fn) for source in sources}) == 1 and len(sources) == THREADS
 
 
 @pytest.mark.parametrize("round", range(ROUNDS))
