@@ -395,7 +395,6 @@ RACES: tuple[Race, ...] = (
     _attention(32, 4096, 128, True),
     _attention(16, 4096, 128, False, torch.float32),
 )
-COMPILE_LIMIT = 1.5  # times Triton's first call
 
 
 # --- report -------------------------------------------------------------------------------------------------

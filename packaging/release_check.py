@@ -163,7 +163,7 @@ def check_environment(report: Report, name: str, python: str, wheel: Path, folde
     done = run(inside, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", wheel)
     report.add(f"{name} installs", done.returncode == 0, last_line(done) if done.returncode else "")
     program = folder / "smoke.py"
-    program.write_text(SMOKE)
+    program.write_text(SMOKE, encoding="utf-8")
     done = run(inside, program, TILEWRIGHT_CACHE_DIR=str(folder / "cache"))
     report.add(f"{name} runs a kernel", done.returncode == 0, last_line(done) if done.returncode else "")
     done = run(folder / "bin" / "tilewright", "--version")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.base.disk_cache import DiskCache, Entry, _sealed
+from tilewright.base import system
+from tilewright.base.disk_cache import DiskCache, Entry, _sealed, write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "0123456789abcdef" * 4
@@ -115,6 +117,12 @@ def test_a_folder_that_cannot_be_written_warns_once(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         assert not cache.put(KEY, b"x")
         assert cache.get(KEY) is None and cache.size() == (0, 0) and cache.clear() == 0
+
+
+def test_what_is_no_folder_is_said_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.warns(RuntimeWarning, match="file is no folder"):
+        assert DiskCache(tmp_path / "file", 1 << 20).get(KEY) is None
 
 
 def test_size_zero_keeps_nothing(tmp_path: Path) -> None:
@@ -228,6 +236,45 @@ for turn in range(150):
     if turn % 20 == 0:
         cache.sweep()
 """
+
+
+def test_a_folder_that_is_removed_meanwhile_has_no_entries(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path / "cache", 1 << 20)
+    for first in "0123456789":
+        cache.put_bytes(first + KEY, b"x")
+    entries = cache.entries()
+    next(entries)
+    shutil.rmtree(cache.folder)
+    assert list(entries) == [] and cache.size() == (0, 0)
+    assert cache.put(KEY, b"x")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_a_child_that_is_forked_off_meanwhile_does_not_keep_the_right_to_make_an_entry(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, 1 << 20)
+    with cache.making(KEY):
+        (lock,) = tmp_path.glob("*/*.lock")
+        with lock.open("rb") as waiting:  # has it open, as who waits has
+            child = os.fork()
+            if child == 0:
+                time.sleep(60)
+                os._exit(0)
+            with pytest.raises(BlockingIOError):
+                system.this().lock(waiting.fileno())
+            waits = os.dup(waiting.fileno())
+    try:
+        system.this().lock(waits)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(waits)
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(OSError):
+        write_whole(tmp_path / "taken", b"x")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
 def test_processes_share_a_folder(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_tensors_on_two_devices_are_refused() -> None:
 
 
 def test_a_transformer_trains_as_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2] / "examples" / "torch")
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2] / "examples" / "pytorch")
     transformer: Any = importlib.import_module("transformer")
     try:
         losses = transformer.train(device="cuda")

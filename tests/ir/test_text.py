@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from xdsl.dialects.builtin import FileLineColLoc
 
@@ -141,6 +143,22 @@ def test_locations_are_printed_and_read() -> None:
     (func,) = again.ops
     assert isinstance(func.body.block.last_op.location, FileLineColLoc)
     assert print_module(again) == text
+
+
+def test_names_of_files_and_messages_may_have_any_characters() -> None:
+    text = """module {
+  tt.func public @k(%c: i1) attributes {noinline = false} {
+    tt.assert %c, "zu gro\\C3\\9F" : i1 loc("k\\C3\\A4rnel.py":3:1)
+    tt.return loc("k\\FF.py":4:1)
+  } loc(unknown)
+}
+"""
+    module = parse_module(text)
+    check, leave = module.body.block.first_op.body.block.ops
+    assert check.message.data == "zu groß" and location_of(check).file == "kärnel.py"
+    assert location_of(leave).file == os.fsdecode(b"k\xff.py")
+    printed = print_module(module)
+    assert 'loc("k\\FF.py":4:1)' in printed and print_module(parse_module(printed)) == printed
 
 
 def test_location_aliases_are_read() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
 import tilewright
 import tilewright.language as tl
 from tilewright.base.errors import NotCompiledError
+from tilewright.compile.specialize import Specialization
 
 
 def fill(out_ptr, value, n, BLOCK: tl.constexpr):
@@ -35,6 +38,21 @@ def test_each_variant_says_what_differs(capfd):
     assert [variant.kernel.name for variant in kernel.variants()] == ["fill"] * 4
     kernel.clear()
     assert kernel.variants() == []
+
+
+def test_what_is_forgotten_is_not_kept():
+    def living() -> int:
+        gc.collect()
+        return sum(isinstance(found, Specialization) for found in gc.get_objects())
+
+    kernel, out = tilewright.jit(fill), np.zeros(64, np.int32)
+    kernel[(1,)](out, 7, 5, BLOCK=4)
+    kernel.clear()
+    before = living()
+    for block in (8, 16, 32, 64):
+        kernel[(1,)](out, 7, 5, BLOCK=block)
+    kernel.clear()
+    assert living() <= before
 
 
 def test_without_a_compiler_a_launch_says_what_it_wanted():

@@ -1,4 +1,4 @@
-"""The examples of `examples/torch`: gradients against PyTorch's own, training in eager and compiled, export."""
+"""The examples of `examples/pytorch`: gradients against PyTorch's own, training in eager and compiled, export."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-FOLDER = Path(__file__).resolve().parents[2] / "examples" / "torch"
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "pytorch"
 
 
 @pytest.fixture(scope="module")

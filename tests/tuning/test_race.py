@@ -8,7 +8,9 @@ import multiprocessing
 import os
 import signal
 import statistics
+import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 
@@ -18,6 +20,7 @@ import pytest
 import tilewright
 import tilewright.language as tl
 from tests.tuning import tuned_kernels as kernels
+from tilewright.backends.llvm import codegen
 from tilewright.base.errors import ArgumentError, CompilationError
 from tilewright.compile import build, forks, sources
 from tilewright.compile.forks import ForkExecutor
@@ -64,6 +67,66 @@ def test_children_compile(tmp_path, monkeypatch):
     pids = log.read_text().split()
     assert len(pids) == len(BLOCKS) and 1 <= len(set(pids)) <= 2 and str(os.getpid()) not in pids
     assert (out == np.arange(100) + 1).all()
+
+
+@needs_fork
+def test_children_find_the_compiler_loaded(tmp_path):
+    """What each loaded for itself took longer than the compile, and a thread that was loading it left it locked."""
+    program = f"""
+import sys
+import tilewright
+from tests.tuning import tuned_kernels as kernels, test_race as race
+from tilewright.compile import build
+tilewright.knobs.cache.dir, tilewright.knobs.autotuning.workers = {str(tmp_path)!r}, 2
+run = build._run
+def noted(request, key):
+    before = set(sys.modules)
+    made = run(request, key)
+    loaded = (name for name in sys.modules if name not in before)
+    print(*(name for name in loaded if name.split(".")[0] in ("tilewright", "xdsl", "llvmlite")), flush=True)
+    return made
+build._run = noted
+race.tune(kernels.add_one)
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert told.returncode == 0 and told.stdout.split() == [], told.stdout + told.stderr
+
+
+@needs_fork
+def test_children_compile_while_another_thread_does():
+    """The lock of LLVM, which a thread of the parent had at the fork, was never free again in a child."""
+    taken, children = threading.Event(), ForkExecutor(1, deadline=time.monotonic() + 60)
+
+    def compile_long() -> None:
+        with codegen.lock:
+            taken.set()
+            time.sleep(0.3)
+
+    thread = threading.Thread(target=compile_long)
+    thread.start()
+    taken.wait()
+    free = children.submit(codegen.lock.acquire, timeout=5)
+    assert free.result()
+    thread.join()
+    children.shutdown()
+
+
+@needs_fork
+def test_an_interrupt_ends_the_children(monkeypatch):
+    forked, fork = [], forks._Child.fork
+    monkeypatch.setattr(tilewright.knobs.autotuning, "workers", 2)
+    monkeypatch.setattr(forks._Child, "fork", lambda *args: forked.append(fork(*args)) or forked[-1])
+    begin = time.monotonic()
+    with monkeypatch.context() as slow, pytest.raises(KeyboardInterrupt):
+        slow.setattr(build, "_run", lambda request, key: time.sleep(60))
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+        tune(kernels.add_one)
+    assert time.monotonic() - begin < 30 and len(forked) == 2
+    for child in forked:
+        with pytest.raises(ChildProcessError):  # it has ended, and has been waited for
+            os.waitpid(child.pid, os.WNOHANG)
+    tuned, out = tune(kernels.add_one)
+    assert not tuned.failures and (out == np.arange(100) + 1).all()
 
 
 @needs_fork

@@ -118,6 +118,9 @@ class Backend(Protocol):
     def stages(self, options: Any, target: Target) -> Mapping[str, Stage]:
         """The stages after tile IR, in order; `options` are the back end's own."""
 
+    def load_compiler(self) -> None:
+        """Load everything that `stages` would load when they run."""
+
     def load(self, binary: bytes, metadata: Mapping[str, Any]) -> Any:
         """Code in memory, from what the last stage made."""
 

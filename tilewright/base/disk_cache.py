@@ -14,7 +14,6 @@ import contextlib
 import os
 import stat
 import struct
-import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
@@ -60,10 +59,9 @@ class DiskCache:
         self.folder = Path(folder)
         self.max_bytes = 0 if read_only else max_bytes
         self._read_only = read_only
-        self._lock = threading.Lock()
         self._warned = False
         self._trusted: set[Path] = set()
-        self._written = 0  # bytes since the last sweep of this process
+        self._written = 0  # bytes since the last sweep of this process, about
 
     def get(self, key: str) -> Entry | None:
         """The entry kept under `key`, or None.
@@ -91,22 +89,14 @@ class DiskCache:
         """Keep an entry under `key`; False when that is not possible (which is no error)."""
         if self.max_bytes <= 0:
             return False
-        import tempfile  # not needed to import the package
-
         path = self._path(key)
         data = encode(key, payload, metadata or {})
-        temporary = ""
         try:
             make_folder(path.parent)
             if not self._is_private(path.parent):
                 return False
-            handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.replace(temporary, path)
+            write_whole(path, data)
         except OSError as error:
-            if temporary:
-                _remove(Path(temporary))
             if not path.exists():  # else another process has just written the same entry
                 self._warn(f"cannot be written ({error.strerror}); set TILEWRIGHT_CACHE_DIR to a folder that can")
             return False
@@ -145,6 +135,7 @@ class DiskCache:
         finally:
             if handle is not None:
                 _remove(path)  # who waits has it open, and looks for the entry first
+                system.this().unlock(handle)
                 os.close(handle)
 
     def entries(self) -> Iterator[tuple[str, Path, os.stat_result]]:
@@ -190,26 +181,27 @@ class DiskCache:
         return self.folder / key[:2] / (key[2:] + _SUFFIX)
 
     def _entries(self, suffix: str) -> Iterator[tuple[Path, os.stat_result]]:
-        for path in self.folder.glob(f"*/*{suffix}"):
-            try:
-                yield path, path.stat()
-            except OSError:
-                continue  # another process removed it
+        for path in (path for folder in _in(self.folder) for path in _in(folder)):
+            if path.name.endswith(suffix):
+                with contextlib.suppress(OSError):  # another process removed it
+                    yield path, path.stat()
 
     def _account(self, size: int) -> None:
-        """Sweep once an hour (over all processes: the stamp's time), or after many bytes of our own."""
-        with self._lock:
-            self._written += size
-            stamp = self.folder / "swept"
-            try:
-                recent = time.time() - stamp.stat().st_mtime < _SWEEP_AFTER
-            except OSError:
-                recent = False
-            if recent and self._written < self.max_bytes // 32:
-                return
-            self._written = 0
-            with contextlib.suppress(OSError):  # without a stamp, the next process sweeps again
-                _stamp(stamp)
+        """Sweep once an hour (over all processes: the stamp's time), or after many bytes of our own.
+
+        No lock, which a child might find taken: threads that come at once lose some bytes of the count, or both sweep.
+        """
+        self._written += size
+        stamp = self.folder / "swept"
+        try:
+            recent = time.time() - stamp.stat().st_mtime < _SWEEP_AFTER
+        except OSError:
+            recent = False
+        if recent and self._written < self.max_bytes // 32:
+            return
+        self._written = 0
+        with contextlib.suppress(OSError):  # without a stamp, the next process sweeps again
+            _stamp(stamp)
         self.sweep()
 
     def _is_private(self, folder: Path) -> bool:
@@ -223,7 +215,10 @@ class DiskCache:
                 status = os.stat(level) if level == self.folder else os.lstat(level)
             except OSError:
                 return False  # not made yet
-            if not stat.S_ISDIR(status.st_mode) or not system.this().is_only_ours(status):
+            if not stat.S_ISDIR(status.st_mode):
+                self._warn(f"cannot be used ({level} is no folder); set TILEWRIGHT_CACHE_DIR to one")
+                return False
+            if not system.this().is_only_ours(status):
                 self._warn(f"could be written by others ({level}); chmod go-w it, or set TILEWRIGHT_CACHE_DIR")
                 return False
         self._trusted.add(folder)
@@ -318,6 +313,32 @@ def make_folder(folder: Path) -> None:
         make_folder(folder.parent)
         with contextlib.suppress(FileExistsError):  # another process was faster, or it is no folder
             os.mkdir(folder, 0o700)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: who reads it sees what was there before, or all of this.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    import tempfile  # not needed to import the package
+
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        _remove(Path(temporary))
+        raise
+
+
+def _in(folder: Path) -> list[Path]:
+    """What is in a folder; nothing if it is none, or has been removed."""
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
 
 
 def _stamp(path: Path) -> None:

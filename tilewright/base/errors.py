@@ -43,6 +43,17 @@ class InternalError(TilewrightError):
     """A bug of Tilewright itself; the message says what to report."""
 
 
+def report_with(text: str, extension: str) -> str:
+    """The hint of an `InternalError` about generated text, which is kept in a file for the report."""
+    import tempfile  # not needed to import the package
+
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", suffix=extension, prefix="tilewright-", delete=False
+    ) as file:
+        file.write(text)
+    return f"please report this with the file {file.name}"
+
+
 class CodeLoadError(InternalError):
     """Compiled code needs something that this process does not have, such as an exported function."""
 

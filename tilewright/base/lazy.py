@@ -33,12 +33,15 @@ class LazyModule:
         self._module: ModuleType | None = None
 
     def __getattr__(self, attribute: str) -> Any:
+        return getattr(self._loaded(), attribute)
+
+    def _loaded(self) -> ModuleType:
         if self._module is None:
             module = importlib.import_module(self._name)
             if self._prepare is not None:
                 self._prepare(module)
             self._module = module
-        return getattr(self._module, attribute)
+        return self._module
 
     def __repr__(self) -> str:
         return f"<lazy module {self._name!r}>"
@@ -47,6 +50,13 @@ class LazyModule:
 def lazy_module(name: str, prepare: Callable[[Any], None] | None = None) -> Any:
     """The module `name`, imported on first use; see :class:`LazyModule`."""
     return LazyModule(name, prepare)
+
+
+def load_all(names: Mapping[str, Any]) -> None:
+    """Load the lazy modules among the names of a module, ahead of their first use."""
+    for value in list(names.values()):
+        if isinstance(value, LazyModule):
+            value._loaded()
 
 
 def rest_on_first_use(names: dict[str, Any], module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -10,8 +10,10 @@ import sys
 import threading
 from collections.abc import Iterator
 
+from tilewright.base import system
+
 _DEEP = 20_000
-_lock = threading.Lock()
+_lock = system.this().hold_at_forks(threading.Lock())
 _inside = 0
 _usual = 0
 

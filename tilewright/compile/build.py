@@ -24,8 +24,11 @@ from tilewright.base.decision import render
 from tilewright.base.disk_cache import Entry
 from tilewright.base.errors import MissingKernelSourceError, NotCompiledError, TilewrightError
 from tilewright.base.knobs import knobs
+from tilewright.base.lazy import load_all
 from tilewright.base.library import futures, logs
 from tilewright.base.memory import memory_may_end
+from tilewright.base.target import Target
+from tilewright.compile import lazy_compiler
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.lazy_compiler import shared_objects
 from tilewright.compile.listening import tell_compiled
@@ -56,6 +59,13 @@ class Image(NamedTuple):
 def is_kept(request: Request) -> bool:
     """Whether the user's disk cache has what is asked for."""
     return _on_disk(request) and disk_cache().local.has(request.key())
+
+
+def load_compiler(target: Target) -> None:
+    """Load what compiles for a target, so that children that are forked off need not: each would load it for itself,
+    and find a module that another thread is loading at that moment half loaded for ever."""
+    load_all(vars(lazy_compiler))
+    backend_of(target).load_compiler()
 
 
 def image_of_pickled(pickled: bytes) -> Image:

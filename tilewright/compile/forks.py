@@ -22,6 +22,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
 from tilewright.base import system
@@ -76,6 +77,14 @@ class ForkExecutor(Executor):
                 task.future.cancel()
         while wait and self.pump(None):
             pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for everything that was submitted; an interrupt ends what has begun, and the rest does not begin."""
+        if kind is not None and not issubclass(kind, Exception):
+            self._deadline = time.monotonic()
+        self.shutdown()
 
     def pump(self, timeout: float | None) -> bool:
         """Take in what children have sent; if there are none, start some. False if there is nothing to wait for.

@@ -14,11 +14,10 @@ import base64
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from tilewright.base.disk_cache import make_folder
+from tilewright.base.disk_cache import make_folder, write_whole
 from tilewright.base.errors import ArgumentError
 from tilewright.base.knobs import knobs
 from tilewright.compile.request import fingerprint
@@ -90,10 +89,7 @@ class FileCacheManager(CacheManager):
         path = self._folder / _plain(filename)
         contents = bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else str(data).encode()
         make_folder(self._folder)
-        handle, temporary = tempfile.mkstemp(dir=self._folder, suffix=".tmp")
-        with os.fdopen(handle, "wb") as file:
-            file.write(contents)
-        os.replace(temporary, path)
+        write_whole(path, contents)
         return str(path)
 
     def get_group(self, filename: str) -> dict[str, str] | None:

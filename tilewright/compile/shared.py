@@ -6,6 +6,7 @@ then needs it first makes it, be it the executor or the thread that asks, and al
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
@@ -30,6 +31,10 @@ class Job(Generic[Made]):
         self._claim: dict[str, tuple[int, int]] = {}  # "maker": its process and thread; `setdefault` is atomic
         self._future: futures.Future[Made] = futures.Future()
 
+    def withdraw(self) -> None:
+        """Take the offer back: who asks for the thing from now on makes another."""
+        self._drop()
+
     def is_for(self, make: Callable[[], Made]) -> bool:
         """Whether this is the job that was offered with `make`, and not one that was there before."""
         return self._make is make
@@ -37,25 +42,31 @@ class Job(Generic[Made]):
     def result(self, again: Callable[[], Made] | None = None) -> Made:
         """What `make()` gives, here or where it is running already; its error is raised for everybody who asks.
 
-        A thread that asks again while it makes the thing (from a hook) makes another, and so does a forked child, in
-        which the maker does not run: with `again`, if that is given.
+        A thread that asks again while it makes the thing (from a hook) makes another, and so does one that waits for a
+        maker that is interrupted, or does not run in this process, a forked child: with `again`, if that is given.
         """
-        if self._future.done():
-            return self._future.result()
         me = os.getpid(), threading.get_ident()
-        maker = self._claim.setdefault("maker", me)
-        if maker is not me:
-            in_vain = maker == me or maker[0] != me[0]
-            return (again or self._make)() if in_vain else self._future.result()
         try:
-            made = self._make()
+            maker = self._claim.setdefault("maker", me)
+            if maker is me:
+                made = self._make()
+                self._drop()
+                self._future.set_result(made)
+                return made
         except BaseException as error:
-            self._drop()
-            self._future.set_exception(error)
+            if self._claim.get("maker") is me and not self._future.done():
+                self._drop()
+                self._future.set_exception(error if isinstance(error, Exception) else _InterruptedError())
             raise
-        self._drop()
-        self._future.set_result(made)
-        return made
+        in_vain = maker == me or maker[0] != me[0]
+        if not in_vain or self._future.done():
+            with contextlib.suppress(_InterruptedError):
+                return self._future.result()
+        return (again or self._make)()
+
+
+class _InterruptedError(Exception):
+    """The maker was interrupted: a Ctrl-C is for the thread that gets it."""
 
 
 class Shared(Generic[Made]):

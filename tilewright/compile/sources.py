@@ -19,6 +19,7 @@ from tilewright.compile.function import KernelFunction
 from tilewright.compile.lazy_compiler import effects, entry, levels, nests, pipeline, text, united
 from tilewright.compile.parameters import parameter_specs
 from tilewright.compile.request import Request
+from tilewright.compile.shared import Shared
 from tilewright.compile.specialize import Specialization
 from tilewright.devices.registry import backend_of
 from tilewright.frontend.hashing import check_globals, content_hash, lasting_hash, source_files, without_content
@@ -162,7 +163,7 @@ class TextSource(FunctionSource):
 
     def __init__(self, text: str, kernel: str) -> None:
         self.text = text
-        module = _execute(text)
+        module = _module_of(text)
         found = _named(module, kernel)
         if found is None:
             raise ArgumentError(f"the text defines no kernel {kernel!r}", hint="decorate it with @tilewright.jit")
@@ -176,20 +177,28 @@ class TextSource(FunctionSource):
         return TextSource, (self.text, self.name)
 
 
-def _execute(text: str) -> types.ModuleType:
+_modules: dict[str, types.ModuleType] = {}  # of texts, by name
+_executing: Shared[types.ModuleType] = Shared()
+
+
+def _module_of(text: str) -> types.ModuleType:
     """The module that a text defines, made once per process; its lines can be shown in errors."""
     name = f"tilewright_text_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    if name not in sys.modules:
-        module = types.ModuleType(name)
-        module.__file__ = f"<{name}>"
-        linecache.cache[module.__file__] = (len(text), None, text.splitlines(keepends=True), module.__file__)
-        sys.modules[name] = module
-        try:
-            exec(compile(text, module.__file__, "exec"), module.__dict__)
-        except BaseException:
-            del sys.modules[name]
-            raise
-    return sys.modules[name]
+    return _modules.get(name) or _executing.make(name, lambda: _modules.get(name) or _execute(name, text))
+
+
+def _execute(name: str, text: str) -> types.ModuleType:
+    module = types.ModuleType(name)
+    module.__file__ = f"<{name}>"
+    linecache.cache[module.__file__] = (len(text), None, text.splitlines(keepends=True), module.__file__)
+    sys.modules[name] = module
+    try:
+        exec(compile(text, module.__file__, "exec"), module.__dict__)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    _modules[name] = module
+    return module
 
 
 def nest_stage() -> Stage:

@@ -55,7 +55,7 @@ def parse_module(context: Context, text: str, name: str = "<ttir>") -> ModuleOp:
         ParseError: with line, column and caret.
     """
     aliases, body = _hoist_aliases(text)
-    parser, skip = Parser(context, aliases + body, name), len(aliases)
+    parser, skip = _Parser(context, aliases + body, name), len(aliases)
     try:
         return parser.parse_module()
     except XdslParseError as error:
@@ -91,8 +91,21 @@ def _render(text: str, name: str, start: int, end: int, message: str) -> str:
     return f"{name}:{number}:{column + 1}: {message}\n  {line}\n  {' ' * column}{'^' * span}"
 
 
+class _Parser(Parser):
+    """xDSL's parser, but that names of files may have any characters, and bytes that are none."""
+
+    def parse_optional_str_literal(self) -> str | None:
+        found = super().parse_optional_str_literal()
+        if found is None and (escaped := self.parse_optional_bytes_literal()) is not None:
+            return escaped.decode("utf-8", "surrogateescape")
+        return found
+
+
 class _Printer(Printer):
     """xDSL's printer, but that it quotes a text once: every location names the file again; and counts no columns."""
+
+    def print_string_literal(self, string: str) -> None:
+        self.print_bytes_literal(string.encode("utf-8", "surrogateescape"))
 
     def print_string(self, text: str, *, indent: int | None = None) -> None:
         if "\n" in text or self.stream is None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from tilewright.base.errors import LaunchError
 from tilewright.base.grids import Grid
-from tilewright.compile.build import Image, image_of, image_of_pickled, is_kept
+from tilewright.compile.build import Image, image_of, image_of_pickled, is_kept, load_compiler
 from tilewright.compile.forks import ForkExecutor
 from tilewright.compile.kernel import CompiledKernel
 from tilewright.compile.request import Request
@@ -58,7 +58,7 @@ class FutureKernel:
 
 
 class AsyncCompileMode:
-    """Inside, `kernel.warmup(...)` returns a `FutureKernel` at once; leaving it waits for all of them.
+    """Inside, `kernel.warmup(...)` returns a `FutureKernel` at once; leaving it, but by an interrupt, waits for all.
 
     Args:
         executor: any `concurrent.futures.Executor`.
@@ -101,6 +101,7 @@ class AsyncCompileMode:
     def _image(self, request: Request) -> Future[Image] | None:
         """What another process compiles; None if the request cannot be sent there."""
         if isinstance(self.executor, ForkExecutor):
+            load_compiler(request.target)
             return self.executor.submit(image_of, request)
         try:
             pickled = pickle.dumps(request)
@@ -120,9 +121,10 @@ class AsyncCompileMode:
         assert self._token is not None
         active_mode.reset(self._token)
         failed: list[Exception] = []
+        interrupted = kind is not None and not issubclass(kind, Exception)
         for job in self._jobs:
             try:
-                job.result()
+                job.withdraw() if interrupted else job.result()
             except Exception as problem:
                 failed.append(problem)
         self._jobs.clear()

@@ -280,6 +280,7 @@ class JITFunction(Typed[P], KernelSettings, KernelMembers, KernelFunction, Kerne
     def clear(self) -> None:
         """Forget every compiled variant held in memory."""
         self._kernels.clear()
+        self._reasons.clear()
         if self._binder is not None:
             self._binder.forget()
 

@@ -2,7 +2,7 @@
 
 A distributed layout maps (register, lane, warp, block) to tile coordinates (dim0, dim1, ...), a shared-memory layout
 maps (offset, block) to them. Since f(a ^ b) = f(a) ^ f(b), the images of 1, 2, 4, ... of each input (the *bases*) say
-everything, and composition, inversion and division of layouts are matrix algebra
+everything, and composition and inversion of layouts are matrix algebra
 (Zhou et al., "Linear Layouts: Robust Code Generation of Efficient Tensor Computation Using F2", 2025, section 4).
 """
 
@@ -268,74 +268,6 @@ class LinearLayout:
             for name, group in self.bases().items()
         ]
         return "\n".join([f"({heads[0]}) -> ({heads[1]})", *rows])
-
-
-def same_map(first: LinearLayout, second: LinearLayout) -> bool:
-    """Whether two layouts are one map: dims of size 1 and the order of dims do not matter."""
-    return _canonical(first) == _canonical(second)
-
-
-def _canonical(layout: LinearLayout) -> LinearLayout:
-    ins = sorted(name for name, width in layout.ins if width)
-    return layout.sublayout(ins, sorted(name for name, width in layout.outs if width))
-
-
-def divide_left(layout: LinearLayout, divisor: LinearLayout) -> LinearLayout | None:
-    """The quotient q with ``divisor * q == layout``, or None (paper, definition of left division).
-
-    The quotient has all dims of `layout`, in its order, those that are used up with size 1. An instruction with tile
-    `divisor` can serve `layout` exactly when the division succeeds.
-    """
-    ins, outs = dict(divisor.ins), dict(divisor.outs)
-    quotient = _quotient_dims(layout, divisor)
-    if quotient is None:
-        return None
-    columns: list[int] = []
-    for name, _ in layout.ins:
-        low, own = ins.get(name, 0), divisor.columns_of(name)
-        for i, column in enumerate(layout.columns_of(name)):
-            if i < low:
-                if column != _regroup(own[i], divisor.outs, layout.outs):
-                    return None
-                continue
-            parts = list(zip(_split(column, layout.outs), (outs.get(n, 0) for n, _ in layout.outs)))
-            if any(part & ((1 << below) - 1) for part, below in parts):
-                return None
-            columns.append(_join([part >> below for part, below in parts], quotient[1]))
-    return LinearLayout(quotient[0], quotient[1], tuple(columns))
-
-
-def divide_right(layout: LinearLayout, divisor: LinearLayout) -> LinearLayout | None:
-    """The quotient q with ``q * divisor == layout``, or None; dims as for `divide_left`."""
-    ins = dict(divisor.ins)
-    quotient = _quotient_dims(layout, divisor)
-    if quotient is None:
-        return None
-    below = dict(quotient[1])
-    columns: list[int] = []
-    for name, width in layout.ins:
-        low, own = width - ins.get(name, 0), divisor.columns_of(name)
-        for i, column in enumerate(layout.columns_of(name)):
-            parts = dict(zip((n for n, _ in layout.outs), _split(column, layout.outs)))
-            if i >= low:
-                shifted = {n: c << below[n] for (n, _), c in zip(divisor.outs, _split(own[i - low], divisor.outs))}
-                if any(part != shifted.get(n, 0) for n, part in parts.items()):
-                    return None
-                continue
-            if any(part >> below[n] for n, part in parts.items()):
-                return None
-            columns.append(_join(list(parts.values()), quotient[1]))
-    return LinearLayout(quotient[0], quotient[1], tuple(columns))
-
-
-def _quotient_dims(layout: LinearLayout, divisor: LinearLayout) -> tuple[Dims, Dims] | None:
-    result = []
-    for dims, taken in ((layout.ins, dict(divisor.ins)), (layout.outs, dict(divisor.outs))):
-        left = tuple((name, width - taken.get(name, 0)) for name, width in dims)
-        if taken.keys() - dict(dims) or any(width < 0 for _, width in left):
-            return None
-        result.append(left)
-    return result[0], result[1]
 
 
 # --- dims and flat indices ------------------------------------------------------------------------

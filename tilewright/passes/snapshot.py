@@ -33,7 +33,7 @@ def write_source(text: str, file_name: str, settings: CompilationKnobs) -> str:
     path = (settings.dump_dir or knobs.cache.dir / "managed") / file_name
     make_folder(path.parent)
     path = path.with_name(f"source_{path.name}") if settings.dump_dir else path
-    path.write_text(LOCATION.sub("", text))
+    path.write_text(LOCATION.sub("", text), encoding="utf-8")
     return at_lines_of(path, text)
 
 

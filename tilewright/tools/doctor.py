@@ -46,7 +46,7 @@ def version(package: str) -> str:
 def cpu_name() -> str:
     """The CPU as its maker calls it, or as LLVM does where the system does not say."""
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     except OSError:

@@ -11,10 +11,8 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-import os
 import re
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ import torch
 from torch._ops import _OpNamespace
 
 from tilewright.base.callable import BlockFunction, by_number
+from tilewright.base.disk_cache import write_whole
 from tilewright.base.errors import TilewrightError
 from tilewright.base.knobs import knobs
 from tilewright.hl import Kernel
@@ -73,10 +72,7 @@ def _write(name: str, fn: Any, parts: dict[str, Any]) -> None:
     file = _file(name)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent)
-        with os.fdopen(handle, "w") as stream:
-            stream.write(text)
-        os.replace(temporary, file)
+        write_whole(file, text.encode())
     except OSError as error:  # a full or read-only disk is no reason to fail
         log.warning("cannot write %s: %s", file, error)
 
@@ -91,7 +87,7 @@ def resolve(name: str) -> bool:
         MissingKernelError: its kernel cannot be found, or has changed.
     """
     try:
-        entry = json.loads(_file(name).read_text())
+        entry = json.loads(_file(name).read_bytes())
     except (OSError, ValueError):
         return False
     is_hl = "result" in entry

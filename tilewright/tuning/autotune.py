@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -114,7 +116,8 @@ class Autotuner(Hooked, KernelInterface[Any]):
         self.configs_timings: dict[Config, list[float]] = {}
         self.best_config: Config | None = None
         self.bench_time = 0.0
-        self.nargs: dict[str, Any] = {}
+        self._turns: dict[int, Any] = {}
+        self._calls = threading.local()
         self._known, self._has_own_run = CachedChoices(), type(self).run is not Autotuner.run
         self.number = give_number(self)
         named_after(self, self.base_fn)
@@ -128,6 +131,15 @@ class Autotuner(Hooked, KernelInterface[Any]):
     def do_bench(self) -> Callable[..., Any]:
         """What times one candidate: the user's function, or that of the active driver."""
         return self._measure.do_bench or do_bench
+
+    @property
+    def nargs(self) -> dict[str, Any]:
+        """Positional arguments by name of the call that this thread makes."""
+        return getattr(self._calls, "nargs", {})
+
+    @nargs.setter
+    def nargs(self, named: dict[str, Any]) -> None:
+        self._calls.nargs = named
 
     def _check_names(self) -> None:
         ignored = [name for name in self.keys if name not in self.arg_names]
@@ -183,10 +195,20 @@ class Autotuner(Hooked, KernelInterface[Any]):
         return self.configs[0] if len(self.configs) == 1 else self.cache.get(key)
 
     def _choose(self, key: tuple[Any, ...], asked: Asked) -> ConfiguredLaunch:
-        """The launch with the best configuration, which is sought where it is not known."""
+        """The launch with the best configuration, which is sought where it is not known.
+
+        One thread at a time searches: hooks keep for each run what they put back, and times would be of two searches.
+        """
         found = self.choice(key)
-        if found is not None:
-            return asked.launch(found)
+        if found is None:
+            with self._turns.setdefault(os.getpid(), threading.RLock()):  # in a forked child nobody has it
+                found = self.choice(key)
+                if found is None:
+                    return self._sought(key, asked)
+        return asked.launch(found)
+
+    def _sought(self, key: tuple[Any, ...], asked: Asked) -> ConfiguredLaunch:
+        """The launch with the best configuration for the arguments of a call, which are then what they were."""
         candidates = self.prune_configs(asked.kwargs)
         if len(candidates) == 1 or self.base_fn.is_interpreted:  # times of interpreted runs would say nothing
             self.cache[key] = candidates[0]

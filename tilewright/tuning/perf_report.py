@@ -162,7 +162,7 @@ def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]])
     import csv  # with html not needed to import the package
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w", newline="") as file:
+    with open(path, "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([header, *rows])
 
 
@@ -173,7 +173,7 @@ def _write_html(folder: Path, benchmarks: Sequence[Benchmark]) -> None:
     parts = []
     for benchmark in benchmarks:
         name = html.escape(benchmark.plot_name)
-        with open(folder / f"{benchmark.plot_name}.csv", newline="") as file:
+        with open(folder / f"{benchmark.plot_name}.csv", newline="", encoding="utf-8") as file:
             rows = "".join(f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in csv.reader(file))
         picture = f'<img src="{name}.png"/>' if (folder / f"{benchmark.plot_name}.png").is_file() else ""
         parts.append(f"<h2>{name}</h2>{picture}<table>{rows}</table>")

@@ -15,7 +15,7 @@ _UNITS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 
 def read(filename: str | Path) -> dict[str, Any]:
     """The tree of a profile, as hatchet has it: frame, metrics, children."""
-    tree: dict[str, Any] = json.loads(Path(filename).read_text())[0]
+    tree: dict[str, Any] = json.loads(Path(filename).read_bytes())[0]
     return tree
 
 

@@ -93,7 +93,7 @@ class Session:
         self.settle()
         file = Path(f"{self.name}.hatchet")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps([self.root.literal(), {}], indent=1))
+        file.write_text(json.dumps([self.root.literal(), {}], indent=1), encoding="utf-8")
 
 
 _sessions: dict[int, Session] = {}

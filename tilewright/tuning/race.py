@@ -97,16 +97,13 @@ class Race:
         if executor is None or not self._may_compile():
             return
         made: dict[Config, Any] = {}
-        try:
-            with AsyncCompileMode(executor, ignore_errors=True):
-                for name, launch in self._launches.items():
-                    made[name] = self._attempt(name, launch.compile)
-                for name, kernels in made.items():
-                    self._made[name] = [self._compiled(name, kernel) for kernel in _listed(kernels)]
-                    step(str(name))
-        finally:
-            if executor is not self._executor:
-                executor.shutdown()
+        own = executor if executor is not self._executor else contextlib.nullcontext()
+        with own, AsyncCompileMode(executor, ignore_errors=True):
+            for name, launch in self._launches.items():
+                made[name] = self._attempt(name, launch.compile)
+            for name, kernels in made.items():
+                self._made[name] = [self._compiled(name, kernel) for kernel in _listed(kernels)]
+                step(str(name))
 
     def _may_compile(self) -> bool:
         return not (knobs.runtime.no_jit or self._kernel.is_interpreted or asynchronous.active())

@@ -17,13 +17,12 @@ import contextlib
 import datetime
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tilewright.base.disk_cache import write_whole
 from tilewright.base.errors import ArgumentError, AutotunerError, OutOfResources
 
 C = TypeVar("C")
@@ -103,7 +102,10 @@ class TuningResults:
             if id not in results or str(results[id].get("when", "")) <= str(result.get("when", "")):
                 results[id] = result
         head = {name: more.get(name, mine.get(name, "")) for name in _HEAD}
-        _replace(self.path, json.dumps({**head, "results": results}, indent=1) + "\n")
+        text = json.dumps({**head, "results": results}, indent=1) + "\n"
+        with contextlib.suppress(OSError):  # a full or read-only disk is no reason to fail
+            self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
+            write_whole(self.path, text.encode())
 
     def _read(self) -> dict[str, Any]:
         with contextlib.suppress(OSError):
@@ -141,21 +143,6 @@ def _outcome(row: Mapping[str, Any]) -> Outcome:
         return Failure(str(row["failed"]), str(row["why"]))
     median, low, high = row["ms"]
     return [float(median), float(low), float(high)]
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = ""
-    try:
-        path.parent.mkdir(0o700, parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError:
-        if temporary:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
 
 
 def describe_choice(

@@ -136,12 +136,12 @@ def test_features_by_name() -> None:
 
 def test_what_architectures_have() -> None:
     rows = {
-        capability: (arch.has_wgmma, arch.has_tma, arch.has_fp8_conversions, arch.has_packed_f32)
+        capability: (arch.has_wgmma, arch.has_tma, arch.has_fp8_conversions)
         for capability in CAPABILITIES
         for arch in [arch_of(capability)]
     }
-    assert rows[80] == rows[86] == (False, False, False, False) and rows[89] == (False, False, True, False)
-    assert rows[90] == (True, True, True, False) and rows[100] == rows[120] == (False, True, True, True)
+    assert rows[80] == rows[86] == (False, False, False) and rows[89] == (False, False, True)
+    assert rows[90] == (True, True, True) and rows[100] == rows[120] == (False, True, True)
     assert [arch_of(c).shared_limit // 1024 for c in (80, 86, 89, 90, 100, 120)] == [163, 99, 99, 227, 227, 99]
 
 

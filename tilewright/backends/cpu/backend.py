@@ -25,7 +25,7 @@ from tilewright.backends.llvm.origin import elsewhere
 from tilewright.backends.protocol import ByteCache
 from tilewright.base.errors import DeviceAssertionError, DeviceError
 from tilewright.base.knobs import knobs
-from tilewright.base.lazy import lazy_module
+from tilewright.base.lazy import lazy_module, load_all
 from tilewright.base.options import ExternLibrary, Options
 from tilewright.base.record import Record
 from tilewright.base.target import Placement, Target
@@ -168,6 +168,12 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
         "llir": Stage(emit, parse=lambda text: text.decode()),
         BINARY: Stage(compile_object, parse=lambda image: image),
     }
+
+
+def load_compiler() -> None:
+    """Load everything that the stages would load when they run."""
+    load_all(globals())
+    codegen.initialize()
 
 
 def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel | ForeignKernel:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,7 +21,7 @@ from tilewright.backends.llvm.identity import llvmlite_version
 from tilewright.backends.llvm.objectfile import MappedObject, load_object
 from tilewright.backends.protocol import ByteCache
 from tilewright.base import system
-from tilewright.base.errors import CodeLoadError, InternalError, UnsupportedError
+from tilewright.base.errors import CodeLoadError, InternalError, UnsupportedError, report_with
 from tilewright.base.knobs import ALL_KERNELS, knobs
 from tilewright.base.memory import require_address_space
 
@@ -41,7 +40,9 @@ _BYTES_OF_A_CHARACTER = 48
 _names = itertools.count()
 _printing: list[str] = []
 _own: set[bytes] = set()  # digests of the objects that this process has compiled
-lock = threading.RLock()  # LLVM contexts are private to a compile; target and JIT construction are not
+# LLVM contexts are private to a compile; target and JIT construction are not. A compile may take a second, and forks
+# wait for it: a child that has to compile would wait for a thread that it does not have.
+lock = system.this().hold_at_forks(threading.RLock())
 
 
 def compile_object(
@@ -197,9 +198,14 @@ def versions() -> str:
     return f"llvmlite {llvmlite_version()}"
 
 
-@functools.cache
 def initialize() -> None:
     """Make every code generator of LLVM known, once."""
+    with lock:
+        _initialize()
+
+
+@functools.cache
+def _initialize() -> None:
     import llvmlite.binding as llvm
 
     for option in _OPTIONS:
@@ -262,11 +268,7 @@ def parsed(text: str, triple: str, machine: Any) -> Any:
         module.data_layout = str(machine.target_data)
         module.verify()
     except RuntimeError as error:
-        with tempfile.NamedTemporaryFile("w", suffix=".ll", prefix="tilewright-", delete=False) as file:
-            file.write(text)
-        raise InternalError(
-            f"LLVM rejects generated code: {error}", hint=f"please report this with the file {file.name}"
-        ) from error
+        raise InternalError(f"LLVM rejects generated code: {error}", hint=report_with(text, ".ll")) from error
     return module
 
 

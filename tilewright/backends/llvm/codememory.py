@@ -28,7 +28,7 @@ PROTECTIONS = (READ | EXECUTE, READ, READ | WRITE)  # of code, constants, data
 _USUAL_PAGES = 1024  # of a zone; larger objects get an arena of their own
 
 _arenas: list[_Arena] = []
-_lock = threading.Lock()
+_lock = system.this().hold_at_forks(threading.Lock())
 _returned: deque[tuple[_Arena, int, int]] = deque()
 
 

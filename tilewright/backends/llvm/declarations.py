@@ -115,6 +115,7 @@ class Declarations:
 
 
 def _quoted(text: str) -> str:
-    """A metadata string literal."""
-    safe = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in text.encode())
+    """A metadata string literal; names of files may have bytes that are no characters."""
+    data = text.encode("utf-8", "surrogateescape")
+    safe = "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in data)
     return f'"{safe}"'

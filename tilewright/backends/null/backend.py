@@ -50,6 +50,10 @@ def stages(options: Options, target: Target) -> Mapping[str, Stage]:
     return {BINARY: Stage(keep, parse=lambda text: text)}
 
 
+def load_compiler() -> None:
+    """It is loaded."""
+
+
 def load(binary: bytes, metadata: Mapping[str, Any]) -> bytes:
     """The text."""
     return binary

@@ -101,11 +101,6 @@ class Arch:
         """`redux.sync` of 32-bit integers."""
         return self.capability >= 80
 
-    @property
-    def has_packed_f32(self) -> bool:
-        """`add.rn.f32x2`, `fma.rn.f32x2`."""
-        return self.capability >= 100
-
     def blocks_per_multiprocessor(self, warps: int, registers: int, shared_bytes: int) -> int:
         """How many blocks of a kernel a multiprocessor runs at a time.
 

@@ -22,7 +22,7 @@ from tilewright.backends.nvidia.device.launch import LoadedKernel, make_launch
 from tilewright.backends.nvidia.options import CudaOptions
 from tilewright.backends.protocol import ByteCache, Launch
 from tilewright.base.errors import OutOfResources
-from tilewright.base.lazy import lazy_module
+from tilewright.base.lazy import lazy_module, load_all
 from tilewright.base.target import Placement, Target
 from tilewright.passes import printing
 from tilewright.passes.stages import Stage
@@ -144,6 +144,12 @@ def _check_resources(kernel: lower.LoweredKernel, module: ModuleOp, arch: Arch) 
         func = function.FuncOp.kernel_of(module)
         largest = allocate.allocate(func).largest()
         raise OutOfResources(kernel.shared_bytes, arch.shared_limit, "shared memory", largest)
+
+
+def load_compiler() -> None:
+    """Load everything that the stages would load when they run."""
+    load_all(globals())
+    codegen.initialize()
 
 
 def load(binary: bytes, metadata: Mapping[str, Any]) -> LoadedKernel:

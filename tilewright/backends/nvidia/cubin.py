@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Protocol
 from tilewright.backends.nvidia import toolkit
 from tilewright.backends.nvidia.arch import Arch
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.base.errors import InternalError, OutOfResources, UnsupportedError
+from tilewright.base.errors import InternalError, OutOfResources, UnsupportedError, report_with
 from tilewright.base.knobs import knobs
 
 _PTX_INPUT = 2  # NVJITLINK_INPUT_PTX
@@ -329,7 +329,7 @@ class Ptxas:
         """As `Assembler.run`."""
         with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
             source, made = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
-            source.write_text(ptx)
+            source.write_text(ptx, encoding="utf-8")
             command = [str(self.path), *options, str(source), "-o", str(made)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             log = done.stdout + done.stderr
@@ -378,8 +378,6 @@ def _refused(ptx: str, log: str, kernel: str, tool: str) -> InternalError | OutO
     if few := re.search(r"Insufficient registers \((\d+)\).*?register target of (\d+)", log, re.DOTALL):
         hint = "A larger `maxnreg`, or none, or smaller blocks help."
         return OutOfResources(int(few[2]), int(few[1]), "registers", f"`maxnreg` of {kernel} is the limit.", hint)
-    with tempfile.NamedTemporaryFile("w", suffix=".ptx", prefix="tilewright-", delete=False) as file:
-        file.write(ptx)
     lines = ptx.splitlines()
     told = []
     for row in log.splitlines():
@@ -388,8 +386,7 @@ def _refused(ptx: str, log: str, kernel: str, tool: str) -> InternalError | OutO
             told.append(f"line {found[1]}: {found[2]}\n    {lines[int(found[1]) - 1].strip()}")
     shown = "\n".join(told[:5]) or log.strip()
     return InternalError(
-        f"{tool.partition(' ')[0]} refuses the PTX of {kernel}:\n{shown}",
-        hint=f"please report this with the file {file.name}",
+        f"{tool.partition(' ')[0]} refuses the PTX of {kernel}:\n{shown}", hint=report_with(ptx, ".ptx")
     )
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from typing import Any
 from tilewright.backends.llvm import codegen, foreign
 from tilewright.backends.nvidia import libdevice
 from tilewright.backends.nvidia.arch import TRIPLE, Arch, features_of
-from tilewright.base.errors import InternalError
+from tilewright.base.errors import InternalError, report_with
 from tilewright.base.options import ExternLibrary
 
 # `mad.wide` keeps a 32-bit multiplication in address arithmetic, which saves registers. Strength reduction of
@@ -62,9 +61,7 @@ def compile_ptx(
         try:
             return _NEGATION.sub(r"sub.u16 \t\1, 0, \2;", str(machine.emit_assembly(module)))
         except RuntimeError as error:
-            raise InternalError(
-                f"LLVM makes no PTX for {arch.cpu}: {error}", hint=f"please report this with the file {_kept(text)}"
-            ) from error
+            raise InternalError(f"LLVM makes no PTX for {arch.cpu}: {error}", hint=report_with(text, ".ll")) from error
 
 
 def of_version(text: str, version: int | None) -> str:
@@ -82,12 +79,6 @@ def optimized(text: str, arch: Arch) -> str:
     """The module as LLVM IR after the passes, for people to read. Arguments and errors as `compile_ptx`."""
     with codegen.lock:
         return str(_prepare(text, _machine(arch.capability), True))
-
-
-def _kept(text: str) -> str:
-    with tempfile.NamedTemporaryFile("w", suffix=".ll", prefix="tilewright-", delete=False) as file:
-        file.write(text)
-    return file.name
 
 
 @functools.cache

@@ -64,7 +64,7 @@ class Linux(Posix):
 
     def mappings(self) -> Iterator[tuple[int, int, str, str]]:
         try:
-            lines = Path("/proc/self/maps").read_text().splitlines()
+            lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             return
         for line in lines:

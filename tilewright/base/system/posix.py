@@ -7,7 +7,7 @@ import mmap
 import os
 import stat
 
-from tilewright.base.system.protocol import System
+from tilewright.base.system.protocol import L, System
 
 _NOBODY = 65534  # the user of files whose owner a name space does not know
 
@@ -21,8 +21,15 @@ class Posix(System):
     def user(self) -> str:
         return str(os.getuid())
 
+    def hold_at_forks(self, lock: L) -> L:
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+        return lock
+
     def lock(self, handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def unlock(self, handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_UN)
 
     def is_only_ours(self, status: os.stat_result) -> bool:
         return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+L = TypeVar("L", bound=Any)  # a lock of `threading`, whose classes differ between versions
 
 
 class FaultLayout(NamedTuple):
@@ -67,14 +69,27 @@ class System:
         """Features of this 64-bit Arm processor by LLVM's names; None if it is none, or the system does not say."""
         return None
 
+    def hold_at_forks(self, lock: L) -> L:
+        """A lock of threads that whoever forks this process holds meanwhile.
+
+        A child has the locks of its parent as they were, and none of the threads that would release them: it finds this
+        one free, and what it guards whole.
+
+        A lock inside which another one is taken must be given to this later than that: forks take the latest first.
+        """
+        return lock
+
     def lock(self, handle: int) -> None:
-        """Lock a file until its handle is closed.
+        """Lock a file until it is unlocked, or its handle is closed.
 
         Raises:
             BlockingIOError: another process, or another handle of this one, has it.
             OSError: files cannot be locked here.
         """
         raise OSError("this system has no locks of files")
+
+    def unlock(self, handle: int) -> None:
+        """Unlock a file, also where a child that was forked off meanwhile has its handle too."""
 
     def is_only_ours(self, status: os.stat_result) -> bool:
         """Whether nobody but the user and the administrator could have written a file or folder."""

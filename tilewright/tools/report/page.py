@@ -46,7 +46,7 @@ class Report:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the page to a file; returns its path."""
         file = Path(path)
-        file.write_text(self.text, encoding="utf-8")
+        file.write_text(self.text, encoding="utf-8", errors="replace")  # names of files may be no characters
         return file
 
     def _repr_html_(self) -> str:

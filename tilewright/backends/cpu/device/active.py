@@ -138,7 +138,7 @@ def cache_bytes(level: int) -> int:
     """Bytes of the data cache of a level of core 0, as Linux reports it; 1 MiB where it does not."""
     for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:
-            found = {name: (folder / name).read_text().strip() for name in ("level", "type", "size")}
+            found = {name: (folder / name).read_text(encoding="ascii").strip() for name in ("level", "type", "size")}
         except OSError:
             continue
         if found["level"] == str(level) and found["type"] != "Instruction" and found["size"][:-1].isdigit():

@@ -370,7 +370,7 @@ class Faults:
             self._free.append(row)
 
 
-_lock = threading.Lock()
+_lock = system.this().hold_at_forks(threading.Lock())
 _faults: list[Faults | None] = []
 
 

@@ -15,6 +15,7 @@ from tilewright.backends.cpu.device.interrupt import Interrupts, load_interrupts
 from tilewright.backends.llvm.codegen import Library, load_helper
 from tilewright.backends.llvm.features import host_triple
 from tilewright.backends.protocol import ByteCache
+from tilewright.base import system
 from tilewright.base.record import Record
 
 
@@ -36,7 +37,7 @@ class Native(Record):
     interrupts: Interrupts | None
 
 
-_lock = threading.Lock()
+_lock = system.this().hold_at_forks(threading.Lock())
 _loaded: list[Native] = []
 
 

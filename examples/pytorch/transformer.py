@@ -1,6 +1,6 @@
 """A small transformer that trains with the operators of `operators.py`, in eager and compiled, and is exported.
 
-python examples/torch/transformer.py
+python examples/pytorch/transformer.py
 """
 
 import sys
