@@ -250,7 +250,6 @@ def settle(
     name = f"grad_{tensor.name}"
     shape, dtype = list(tensor.shape), tensor.dtype
     wide = torch.float32 if dtype.itemsize < 4 else dtype
-    adds = owner.form != "store"
     if owner.form == "joined":  # to a tensor that is there
         fresh = HostTensor(name, name, tuple(shape), (), dtype)
         for one in several:
@@ -266,18 +265,16 @@ def settle(
             axis.block = blocks(axis) if axis.block is None else axis.block
         result = f"{name}.sum({list(range(len(parts))) if len(parts) > 1 else 0})"
     counts = [cdiv(axis.end - axis.begin, axis.block) for axis in parts]
-    if owner.form == "store":
-        plain = covers(several[0]) if len(several) == 1 else cover_together(several)
-    else:
-        plain = len(several) == 1 and covers(several[0]) and _once(several[0], parts)
-    kind = "empty" if plain and owner.form in ("store", "partial") else "zeros"
+    adds = owner.form != "store" and not (parts and len(several) == 1 and _once(several[0], parts))
+    covered = covers(several[0]) if len(several) == 1 else cover_together(several)
+    kind = "empty" if covered and not adds else "zeros"
     held = dtype if owner.form == "store" else wide
     own = gradient_of(tensor, name, held, kind)
     program.made.append(buffer_of(name, [*counts, *shape], held, kind) if parts else own)
     program.results.append(result if held == dtype else f"{result}.to({dtype})")
     fresh = HostTensor(name, name, (*(0 for _ in parts), *shape), (), held)
     for one in several:
-        _write(trace, one, fresh, [_number(axis) for axis in parts], owner.form, adds and not (plain and parts != []))
+        _write(trace, one, fresh, [_number(axis) for axis in parts], owner.form, adds)
 
 
 def _once(one: Contribution, parts: list[Axis]) -> bool:

@@ -98,7 +98,7 @@ def _is_simple(loop: ForOp) -> bool:
 def _counts_blocks(loop: ForOp) -> bool:
     """Whether a loop goes by blocks, of a size that is known; those over strips are made with such a step.
 
-    A block has a tile of its size: a counter is multiplied by the strides of rows as well, and by steps of an iteration.
+    A block has a tile of its size: counters are multiplied by strides of rows and by the steps of an iteration, too.
     """
     step = constant_of(loop.step)
     if isinstance(step, int) and step > 1:
