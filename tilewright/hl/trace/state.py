@@ -30,9 +30,6 @@ from tilewright.hl.trace.samples import Sampling
 
 _LOCAL = threading.local()
 
-_COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-"""Operations of PyTorch that compare, and as Python writes them."""
-
 Place = tuple[int | None, int | None, int | None, int | None]  # first and last line, first and last column
 
 
@@ -84,7 +81,7 @@ class Trace:
         stop: where the first `breakpoint()` stands.
         whole: whether calls are written down with their operator and all arguments; see `trace.whole`.
         detaches: whether `detach` is a call like others, and not another name.
-        of_sizes: nodes that are a symbol, or compare two, by the number of their value.
+        of_sizes: nodes that are a symbol, or compare two values, by the number of their value.
     """
 
     def __init__(self, sampling: Sampling, device: Any, first: int = 0) -> None:
@@ -231,20 +228,9 @@ class Trace:
                         self.chosen.lanes_of(node, self.factors.dims(raw_shape(tensor)), self.axes, self.axis_of),
                     )
                 )
-        known = self._of_sizes(node)
-        if known is not None:
-            self.of_sizes[node.outs[0].id] = known
+        if op in ("sym", "compare", "eq", "ne", "lt", "le", "gt", "ge"):
+            self.of_sizes[node.outs[0].id] = node
         return samples
-
-    def _of_sizes(self, node: Node) -> Node | None:
-        """The node of a symbol or of a comparison of two, also where 0-d tensors stand for them."""
-        if node.op not in _COMPARED:
-            return node if node.op in ("sym", "compare") else None
-        known = [self.of_sizes.get(arg.id) if isinstance(arg, Value) else arg for arg in node.args]
-        sides = [one.args[0] if isinstance(one, Node) and one.op == "sym" else one for one in known]
-        if not all(isinstance(side, Sym) or type(side) in (int, float) for side in sides):
-            return None
-        return Node("compare", (_COMPARED[node.op], *sides), {}, node.line, node.outs)
 
     def lift(self, arg: Any) -> Any:
         """An argument as the graph holds it: values for tensors, constants as they are."""
