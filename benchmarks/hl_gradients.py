@@ -1,9 +1,9 @@
 """Backward passes that hl derives, against kernels written by hand and eager autograd.
 
 `python -m benchmarks.hl_gradients [--threads 1] [--device cuda] [--out FILE] [NAME ..]`.
-Calls are made in turns; times are medians in milliseconds, ratios medians of the ratios of neighbours. The kernels are
-those of `examples/hl` and of `hl_gradients_kernels` beside this file, those by hand mostly the ones of
-`hand_written_gradients` there.
+Calls are made in turns, each through `torch.autograd.grad`; times are medians in milliseconds, ratios medians of the
+ratios of neighbours. The kernels are those of `examples/hl` and of `hl_gradients_kernels` beside this file, those by
+hand mostly the ones of `hand_written_gradients` there.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import math
 import os
 import platform
+import random
 import statistics
 import sys
 import time
@@ -55,35 +56,40 @@ def backward(function: Callable[..., Any], *args: Any) -> Call:
     return lambda: torch.autograd.grad(out, wanted, up, retain_graph=True)
 
 
+def through(run: Callable[[Any], Any], out: Any, *leaves: Any) -> Call:
+    """A backward pass by hand as a step of autograd: `run` makes the gradients of `leaves` of that of `out`."""
+    return backward(lambda *given: by_hand.Step.apply(run, out, *given), *leaves)
+
+
 def contests(device: str) -> dict[str, Callable[[], Contest]]:
     """By name: what makes the derived backward, the one by hand where there is one, and that of eager autograd."""
     torch.set_default_device(device)
     m, n = (8192, 4096) if device == "cuda" else (2048, 1024)
-    x, other, up, w, b = torch.randn(m, n), torch.randn(m, n), torch.randn(m, n), torch.rand(n), torch.randn(n)
+    x, other, w, b = torch.randn(m, n), torch.randn(m, n), torch.rand(n), torch.randn(n)
     return {
         "softmax": lambda: {
             "derived": backward(softmax.softmax, x),
-            "by hand": lambda: by_hand.softmax(up, x),
+            "by hand": through(lambda up: by_hand.softmax(up, x), x, x),
             "eager": backward(lambda x: x.softmax(-1), x),
         },
         "layer norm": lambda: {
             "derived": backward(norms.layer_norm, x, w, b, 1e-5),
-            "by hand": lambda: norms.layer_norm_backward(up, x, w, 1e-5),
+            "by hand": through(lambda up: norms.layer_norm_backward(up, x, w, 1e-5), x, x, w, b),
             "eager": backward(lambda x, w, b: F.layer_norm(x, [n], w, b), x, w, b),
         },
         "rms norm": lambda: {
             "derived": backward(norms.rms_norm, x, w, 1e-5),
-            "by hand": lambda: norms.rms_norm_backward(up, x, w, 1e-5),
+            "by hand": through(lambda up: norms.rms_norm_backward(up, x, w, 1e-5), x, x, w),
             "eager": backward(lambda x, w: F.rms_norm(x, [n], w, 1e-5), x, w),
         },
         "dropout": lambda: {
             "derived": backward(dropout.dropout, x.view(-1), 0.3, 17),
-            "by hand": lambda: dropout.dropout_backward(up.view(-1), 0.3, 17),
+            "by hand": through(lambda up: dropout.dropout_backward(up, 0.3, 17), x.view(-1), x.view(-1)),
             "eager": backward(lambda x: F.dropout(x, 0.3), x.view(-1)),
         },
         "geglu": lambda: {
             "derived": backward(elementwise.geglu, x, other),
-            "by hand": lambda: by_hand.geglu(up, x, other),
+            "by hand": through(lambda up: by_hand.geglu(up, x, other), x, x, other),
             "eager": backward(lambda x, y: F.gelu(x, approximate="tanh") * y, x, other),
         },
         "cross entropy": lambda: _cross_entropy(x, torch.randint(n, (m,))),
@@ -96,11 +102,11 @@ def contests(device: str) -> dict[str, Callable[[], Contest]]:
 
 
 def _group_norm(m: int, n: int) -> Contest:
-    x, up = torch.randn(m // 32, 32, 4, n // 4), torch.randn(m // 32, 32, 4, n // 4)
+    x = torch.randn(m // 32, 32, 4, n // 4)
     weight, bias = torch.rand(32, 4), torch.randn(32, 4)
     return {
         "derived": backward(own.group_norm, x, weight, bias, 1e-5),
-        "by hand": lambda: own.group_norm_backward(up, x, weight, 1e-5),
+        "by hand": through(lambda up: own.group_norm_backward(up, x, weight, 1e-5), x, x, weight, bias),
         "eager": backward(own.group_norm_reference, x, weight, bias, 1e-5),
     }
 
@@ -149,24 +155,23 @@ def _by_index(device: str) -> dict[str, Callable[[], Contest]]:
 
 
 def _cross_entropy(x: Any, labels: Any) -> Contest:
-    grad = torch.ones([])
     return {
         "derived": backward(gather.cross_entropy, x, labels),
-        "by hand": lambda: by_hand.cross_entropy(grad, x, labels),
+        "by hand": through(lambda up: by_hand.cross_entropy(up, x, labels), torch.ones([]), x),
         "eager": backward(F.cross_entropy, x, labels),
     }
 
 
 def _rope(m: int, device: str) -> Contest:
     x, angles = torch.randn(32 if device == "cuda" else 8, m // 4, 256), torch.randn(m // 4, 128)
-    cos, sin, up = angles.cos(), angles.sin(), torch.randn(x.shape)
+    cos, sin = angles.cos(), angles.sin()
 
     def only_x(function: Callable[..., Any]) -> Call:  # the angles are constants of a model
         return backward(lambda x: function(x, cos, sin), x)
 
     return {
         "derived": only_x(gather.rope),
-        "by hand": lambda: by_hand.rope(up, cos, sin),
+        "by hand": through(lambda up: by_hand.rope(up, cos, sin), x, x),
         "eager": only_x(gather.rope_reference),
     }
 
@@ -179,10 +184,10 @@ def _products(device: str) -> dict[str, Callable[[], Contest]]:
 
     def product() -> Contest:
         x, y = square
-        out, up = matmul.matmul(x, y, torch.relu), torch.randn(side, side).to(dtype)
+        out = matmul.matmul(x, y, torch.relu)
         return {
             "derived": backward(matmul.matmul, x, y, torch.relu),
-            "by hand": lambda: by_hand.product_with_relu(up, out, x, y),
+            "by hand": through(lambda up: by_hand.product_with_relu(up, out, x, y), out, x, y),
             "eager": backward(lambda x, y: torch.relu(x @ y), x, y),
         }
 
@@ -245,13 +250,15 @@ def deriving() -> dict[str, float]:
 
 
 def in_turns(calls: Contest, seconds: float, device: str) -> dict[str, list[float]]:
-    """Seconds of each of calls that are made in turns."""
+    """Seconds of each of calls that are made in turns, in another order each time: a slow one leaves cold caches."""
     for call in (*calls.values(), *calls.values()):
         call()
     times: dict[str, list[float]] = {name: [] for name in calls}
+    order, chance = list(calls), random.Random(0)
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
-        for name, took in _round(calls, device):
+        chance.shuffle(order)
+        for name, took in _round({name: calls[name] for name in order}, device):
             times[name].append(took)
     return times
 

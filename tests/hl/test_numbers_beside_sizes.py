@@ -90,3 +90,36 @@ def test_shifts_by_sizes_do_not_fill_the_memory():
     found = traced(rows, {})(x).tolist()
     assert found == [as_python(row, {}, x) for row in rows]
     assert traced(["1 << x.size(0)"], {})(torch.zeros(1 << 20)).shape == (1, 1 << 20)
+
+
+FUNCTIONS = """
+F.hardtanh(y, -n, n)|y.clamp(-n, n)|y.clip(max=n)|F.threshold(y, n, 0.0)|F.leaky_relu(y, n)|F.elu(y, n)
+F.celu(y, n)|torch.add(y, y, alpha=n)|torch.sub(y, y, alpha=n)|torch.rsub(y, n)|torch.lerp(y, 2 * y, n)
+torch.addcmul(y, y, y, value=n)|torch.addcdiv(y, y, y, value=n)|F.softplus(y, n, 20)|F.hardshrink(y, n)
+F.softshrink(y, n)|y.pow(n)|torch.float_power(y, n)|torch.xlogy(y, n)|torch.xlogy(n, y)
+torch.special.xlog1py(y, n)|torch.logit(y, n)|torch.copysign(y, n)|torch.fmod(9 * y, n)
+torch.remainder(9 * y, n)|torch.div(9 * y, n, rounding_mode="floor")|torch.true_divide(n, y)
+y.masked_fill(y > 0.5, n)|torch.where(y > 0.5, y, n)|torch.clamp_min(y, n)|torch.nan_to_num(y, n)
+F.huber_loss(y, 2 * y, delta=n, reduction="none")|F.smooth_l1_loss(y, 9 * y, beta=n, reduction="none")
+torch.isclose(y, 2 * y, atol=n)|torch.log(torch.full_like(y, n))
+torch.exp(torch.full([], n, dtype=torch.float32)) + y|torch.sqrt(torch.full([], 3, dtype=torch.float32) * n) + y
+torch.exp(torch.full([], 3, dtype=torch.float32) - torch.full([], 2, dtype=torch.float32)) + y * n
+torch.tanh(-torch.full([], -3, dtype=torch.float32)) * n * y|torch.hypot(y, torch.full_like(y, n))
+"""
+
+
+@pytest.mark.parametrize("given", ["a size", "a number"])
+@pytest.mark.parametrize("row", [row for line in FUNCTIONS.split("\n") for row in line.split("|") if row])
+def test_functions_of_a_size(row, given):
+    argument = "x.size(1)" if given == "a size" else "n"
+    text = f"def kernel(x, n):\n    out, n = torch.empty_like(x), {argument}\n    for t in hl.tile(x.size(0)):\n"
+    text += f"        y = x[t, :]\n        out[t, :] = {row}\n    return out\n"
+    name = f"<function {hash(text)}>"
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    scope = {"torch": torch, "hl": hl, "F": torch.nn.functional}
+    exec(compile(text, name, "exec"), scope)
+    kernel = hl.kernel(scope["kernel"], static_shapes=False)
+    for columns in (5, 3):
+        x = torch.rand(6, columns, generator=torch.Generator().manual_seed(columns)) + 0.1
+        expected = eval(row, {**scope, "y": x.clone(), "n": columns})
+        torch.testing.assert_close(kernel(x, columns), expected.float(), rtol=1e-4, atol=1e-5, equal_nan=True)

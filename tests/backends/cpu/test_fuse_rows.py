@@ -43,6 +43,22 @@ def norm(x, w, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
 
 
 @tilewright.jit
+def channels(x, w, out, rows, C: tl.constexpr, N: tl.constexpr, R: tl.constexpr):
+    """A few numbers of each row, one of each channel, between the passes and behind them."""
+    i = tl.program_id(0) * R + tl.arange(0, R)
+    c, n = tl.arange(0, C), tl.arange(0, N)
+    inside = i < rows
+    at = (i[:, None] * C + c[None, :])[:, :, None] * N + n[None, None, :]
+    value = tl.load(x + at, inside[:, None, None], 0.0)
+    mean = tl.sum(tl.sum(value, 2), 1) / (C * N)
+    centred = value - mean[:, None, None]
+    square = tl.sum(tl.sum(centred * centred, 2), 1) / (C * N)
+    made = centred * tl.rsqrt(square + 1e-5)[:, None, None] * tl.load(w + c)[None, :, None]
+    tl.store(out + at, made, inside[:, None, None])
+    tl.store(out + rows * C * N + i[:, None] * C + c[None, :], tl.sum(made * value, 2), inside[:, None])
+
+
+@tilewright.jit
 def neighbouring_row(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
     """What is kept of a row is read for the next one, modulo the tile."""
     i, j = tl.arange(0, R)[:, None], tl.arange(0, C)[None, :]
@@ -110,6 +126,21 @@ def test_numbers_of_rows_between_the_passes(shape):
     np.testing.assert_allclose(scales, scale, rtol=1e-4)
 
 
+@pytest.mark.parametrize("length", [32, 256, 1024])
+@pytest.mark.parametrize("count", [1, 2, 4, 16])
+@pytest.mark.parametrize("rows", [1, 8, 13])
+def test_a_few_numbers_of_each_row_between_the_passes(rows, count, length):
+    x, w = data((rows, count, length)), data(count)
+    out = np.zeros(rows * count * (length + 1), np.float32)
+    channels[(-(-rows // 8),)](x, w, out, rows, C=count, N=length, R=8)
+    exact = x.astype(np.float64)
+    centred = exact - exact.mean((1, 2), keepdims=True)
+    made = centred / np.sqrt((centred**2).mean((1, 2), keepdims=True) + 1e-5) * w[:, None]
+    np.testing.assert_allclose(out[: x.size].reshape(x.shape), made, rtol=1e-3, atol=1e-3)
+    sums = (made * exact).sum(2)
+    np.testing.assert_allclose(out[x.size :].reshape(sums.shape), sums, rtol=1e-3, atol=1e-3 * abs(sums).max())
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_pass_that_reads_other_rows_waits_for_all_of_them(shape):
     x = data(shape)
@@ -139,6 +170,13 @@ def test_tiles_that_a_loop_carries(shape):
         e = np.exp(acc * 0.125)
         acc = acc + e / e.sum(1, keepdims=True)
     np.testing.assert_allclose(found, acc, rtol=1e-4, atol=1e-4)
+
+
+def test_a_few_numbers_of_each_row_join_long_rows_and_not_short_ones():
+    def joined(length):
+        return sum(taken for taken, _ in said(channels, f"*fp32:16, *fp32:16, *fp32:16, i32, 4, {length}, 8"))
+
+    assert (joined(16), joined(256)) == (0, 5)
 
 
 def test_what_is_fused():

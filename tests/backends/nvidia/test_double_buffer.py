@@ -71,6 +71,18 @@ def by_blocks(x, ids, out, n, step, B: tl.constexpr):
     tl.store(out + j, total)
 
 
+@tilewright.jit
+def by_pairs(x, ids, out, n, step, B: tl.constexpr):
+    """Two steps of a recurrence in an iteration: the counter is multiplied, and that is no block of a tile."""
+    j, state = tl.arange(0, B), tl.zeros((B,), tl.float32)
+    for i in range(0, n // 2):
+        first = i * 2
+        for k in tl.static_range(2):
+            state = state * 2 + tl.load(x + (first + k) * B + j)
+            state -= tl.sum(state) * 0.125
+            tl.store(out + (first + k) * B + j, state)
+
+
 def _ahead(kernel: Any) -> list[str]:
     decisions = Decisions()
     module = tile_ir(kernel, TYPES, B=B)
@@ -91,6 +103,12 @@ def _wanted(kernel: Any, x: Any, ids: Any, out: Any, n: int, step: int) -> None:
             out[i * B : (i + 1) * B] = rows[ids[i] % n]
     elif kernel is by_blocks:
         out[:B] = rows[:n].sum()
+    elif kernel is by_pairs:
+        state = np.zeros(B, np.float32)
+        for i in range(n // 2 * 2):
+            state = state * 2 + rows[i]
+            state -= state.sum() * np.float32(0.125)
+            out[i * B : (i + 1) * B] = state
     else:
         for i in range(0, n - 1, step):
             rows[i + step] = rows[i] + 1
@@ -98,7 +116,7 @@ def _wanted(kernel: Any, x: Any, ids: Any, out: Any, n: int, step: int) -> None:
 
 @pytest.mark.parametrize("step", [1, 3])
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 11])
-@pytest.mark.parametrize("kernel", [by_counter, by_moving_pointers, by_table, by_blocks, over_its_stores])
+@pytest.mark.parametrize("kernel", [by_counter, by_moving_pointers, by_table, by_blocks, by_pairs, over_its_stores])
 def test_results_are_what_they_were(kernel, n, step):
     rng = np.random.default_rng(n)
     x = rng.integers(-9, 10, (n + 4) * B).astype(np.float32)
@@ -115,5 +133,5 @@ def test_results_are_what_they_were(kernel, n, step):
 def test_where_an_iteration_keeps_loads_apart():
     assert _ahead(by_counter) == ["1 ahead"]
     assert _ahead(by_table) == ["2 ahead", "1 ahead"]
-    assert _ahead(by_moving_pointers) == ["1 ahead"] * 2
+    assert _ahead(by_moving_pointers) == _ahead(by_pairs) == ["1 ahead"] * 2
     assert not [*_ahead(by_blocks), *_ahead(over_its_stores)]

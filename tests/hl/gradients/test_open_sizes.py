@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from tests.hl.gradients.compare import check, gradients, leaves
 from tests.hl.gradients.examples import CASES, Draw, Sizes, kernel
@@ -187,3 +188,52 @@ def test_argument_that_is_a_number_is_none_of_the_sizes() -> None:
             gradients(lambda x, n: torch.sin(x * n), (Draw()(rows, 4), by)),
         )
         torch.testing.assert_close(ours, theirs)
+
+
+@hl.kernel(static_shapes=False, autotune_effort="none")
+def linear(x, weight, bias):
+    """The bias has a size of its own, for all that is known: its parts are stored nevertheless, and not added to."""
+    out = torch.empty([x.size(0), weight.size(1)], dtype=x.dtype)
+    for rows, columns in hl.tile(out.shape):
+        total = hl.zeros([rows, columns], dtype=x.dtype)
+        for k in hl.tile(x.size(1)):
+            total += x[rows, k] @ weight[k, columns]
+        out[rows, columns] = F.silu(total + bias[columns])
+    return out
+
+
+def test_second_gradients_of_several_loops() -> None:
+    def all_of(function: Any) -> Any:
+        def run(*args: Any) -> Any:
+            return torch.autograd.grad((function(*args) ** 2).sum(), args, create_graph=True)
+
+        return run
+
+    def reference(x: Any, weight: Any, bias: Any) -> Any:
+        return F.silu(x @ weight + bias)
+
+    for m, k, n in ((9, 13, 5), (7, 6, 40)):
+        check(all_of(linear), all_of(reference), Draw()(m, k), Draw(seed=1)(k, n), Draw(seed=2)(n))
+
+
+@hl.kernel(static_shapes=False, autotune_effort="none")
+def by_size(x, by):
+    """Functions that PyTorch writes in Python look at their numbers, which are sizes here."""
+    out = torch.empty_like(x)
+    count = x.size(1)
+    for rows in hl.tile(x.size(0)):
+        values = F.hardtanh(x[rows, :] * 9, -count, count) + torch.xlogy(x[rows, :], count)
+        out[rows, :] = values * torch.xlogy(by, 1 + x[rows, :] ** 2) + F.smooth_l1_loss(
+            x[rows, :], 9 * x[rows, :], reduction="none", beta=count
+        )
+    return out
+
+
+def test_sizes_as_numbers_of_functions() -> None:
+    def reference(x: Any, by: Any) -> Any:
+        count = x.size(1)
+        values = F.hardtanh(x * 9, -count, count) + torch.xlogy(x, count)
+        return values * torch.xlogy(by, 1 + x**2) + F.smooth_l1_loss(x, 9 * x, reduction="none", beta=count)
+
+    for (rows, columns), by in (((5, 3), 2), ((4, 7), 3), ((3, 2), 5)):
+        check(by_size, reference, Draw()(rows, columns), by)

@@ -78,7 +78,7 @@ class Kernel:
         return known if dtype is None or arg.dtype == dtype else f"{known}.to({self.dtype(dtype)})"
 
     def typed(self, value: Value, dtype: torch.dtype) -> str:
-        """The text of a value that a variable holds: numbers and symbols get their type."""
+        """The text of a value converted to `dtype`: numbers and symbols get their type."""
         text = self.operand(value, dtype)
         return text if isinstance(self.values[value.id], str) else f"tl.full([], {text}, {self.dtype(dtype)})"
 

@@ -268,7 +268,7 @@ def _settled(
     found = {name: found[name] for name in sorted(found, key=lambda name: name in joined)}  # behind what they are of
 
     def sizes(axis: Axis) -> int:
-        return (blocks or {}).get(axis.id) or owners.part_size(region, axis)
+        return (blocks or {}).get(axis.id) or owners.part_size(region, axis, adjoint.trace.device.type)
 
     program.given = sorted(asked.wanted)[:1] if not program.tensors else []
     kept = {node.args[0].name: node.args[0] for node in walk(region) if node.op == "store"}

@@ -37,7 +37,8 @@ class Fill(Row):
         out = node.out
         value = fitted(self._value(node), out.dtype)
         if not out.dims:
-            emitter.alias(out, value)
+            is_whole = out.dtype.is_floating_point and isinstance(value, bool | int)
+            emitter.alias(out, float(value) if is_whole else value)
             return
         text = literal(value) if isinstance(value, bool | int | float) else emitter.operand(value, out.dtype)
         emitter.assign(out, f"tl.full({emitter.shape(out.dims)}, {text}, {emitter.dtype(out.dtype)})")
@@ -59,7 +60,8 @@ class Convert(Row):
         )
 
     def emit(self, emitter: Emitter, node: Node) -> None:
-        emitter.assign(node.out, emitter.operand(node.args[0], node.out.dtype))
+        text = emitter.typed if node.out.dtype.is_floating_point else emitter.operand  # an integer fits in as it is
+        emitter.assign(node.out, text(node.args[0], node.out.dtype))
 
 
 @dataclass(frozen=True)

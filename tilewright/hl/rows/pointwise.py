@@ -30,7 +30,7 @@ class Pointwise(Row):
         meet: "result" where operands are converted to the type of the result, "operands" where they meet in the type
             of their own (comparisons, tests), "float" where integers count as float32.
         integer: the template where the operation is computed in integers, if it is another one.
-        typed: whether numbers are written with a type: functions of libdevice convert nothing.
+        typed: whether numbers are written with a type: functions of floats take no integers.
     """
 
     template: Template = ""
@@ -72,10 +72,10 @@ class Pointwise(Row):
     def operand(self, emitter: Emitter, node: Node, at: int) -> str:
         """The text of one operand."""
         arg = node.args[at]
+        if self.typed and isinstance(arg, Value):
+            return emitter.typed(arg, node.compute)
         text = emitter.operand(arg, node.compute)
-        if self.typed and not (isinstance(arg, Value) and arg.dims):
-            return f"tl.full([], {text}, {emitter.dtype(node.compute)})"
-        return text
+        return f"tl.full([], {text}, {emitter.dtype(node.compute)})" if self.typed else text
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ class Where(Pointwise):
         return emitter.operand(node.args[at], None if at == 0 else node.compute)
 
 
-def _table(meet: str, templates: dict[str, Template | tuple[Template, Template]]) -> None:
+def _table(meet: str, templates: dict[str, Template | tuple[Template, Template]], typed: bool = False) -> None:
     """Rows of one kind; a pair is (template for floats, template for integers)."""
     for name, template in templates.items():
         floats, integers = template if isinstance(template, tuple) else (template, None)
-        row(Pointwise(name, None, floats, meet, integers))
+        row(Pointwise(name, None, floats, meet, integers, typed))
 
 
 def _scaled(sign: str) -> Callable[..., str]:
@@ -166,6 +166,7 @@ _table(
         "erf": "tl.erf({0})",
         "reciprocal": "1 / {0}",
     },
+    typed=True,
 )
 _LIBDEVICE = """
     tan asin acos atan sinh cosh tanh asinh acosh atanh expm1 log1p log10 erfc erfinv lgamma atan2 hypot copysign

@@ -47,6 +47,9 @@ class Emitter(Protocol):
     def operand(self, arg: Any, dtype: Any = None) -> str:
         """The text of a value, number or symbol, converted to `dtype` where it has another."""
 
+    def typed(self, value: Value, dtype: Any) -> str:
+        """The text of a value converted to `dtype`: numbers and symbols get their type."""
+
     def shape(self, dims: tuple[Dim, ...]) -> str:
         """The text of a shape: "[64, 128]"."""
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.hl import exc
-from tilewright.hl.graph.nodes import HostNumber, leaves
+from tilewright.hl.graph.nodes import HostNumber, Value, leaves
 from tilewright.hl.operands import operand
 from tilewright.hl.symbols import Sym, show, substitute
 from tilewright.hl.trace.state import Trace, current
@@ -39,6 +39,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
 class Number(float):
@@ -139,9 +140,21 @@ def wanted(trace: Trace, tensor: Any) -> Any:
     launcher knows: that of the call that binds; None for any other value."""
     value = trace.value(tensor)
     node = None if value is None else trace.of_sizes.get(value.id)
-    if node is None or not all(map(_on_host, node.args)):
+    if node is None:
         return None
-    return trace.decide(*node.args) if node.op == "sym" else _compared(*node.args)
+    args = node.args
+    if node.op in _SIGNS:  # of PyTorch, which compares 0-d tensors that stand for symbols
+        args = (_SIGNS[node.op], *(_symbol(trace, arg) for arg in args))
+    if not all(map(_on_host, args)):
+        return None
+    found = trace.decide(*args) if node.op == "sym" else _compared(*args)
+    return None if found is NotImplemented else found  # a tile is compared
+
+
+def _symbol(trace: Trace, arg: Any) -> Any:
+    """The symbol that a value is; whatever else it may be as it is."""
+    node = trace.of_sizes.get(arg.id) if isinstance(arg, Value) else None
+    return node.args[0] if node is not None and node.op == "sym" else arg
 
 
 def _compared(op: str, left: Any, right: Any) -> Any:
@@ -205,7 +218,7 @@ def _methods() -> None:
     for op, name in _NAMES.items():
         setattr(Number, f"__{name}__", lambda self, other, op=op: combined(op, self, other))
         setattr(Number, f"__r{name}__", lambda self, other, op=op: combined(op, other, self))
-    for op, name in {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}.items():
+    for name, op in _SIGNS.items():
         setattr(Number, f"__{name}__", lambda self, other, op=op: _compared(op, self, other))
 
 

@@ -81,7 +81,7 @@ class Trace:
         stop: where the first `breakpoint()` stands.
         whole: whether calls are written down with their operator and all arguments; see `trace.whole`.
         detaches: whether `detach` is a call like others, and not another name.
-        of_sizes: nodes that are a symbol, or compare two, by the number of their value.
+        of_sizes: nodes that are a symbol, or compare two values, by the number of their value.
     """
 
     def __init__(self, sampling: Sampling, device: Any, first: int = 0) -> None:
@@ -228,7 +228,7 @@ class Trace:
                         self.chosen.lanes_of(node, self.factors.dims(raw_shape(tensor)), self.axes, self.axis_of),
                     )
                 )
-        if op in ("sym", "compare"):
+        if op in ("sym", "compare", "eq", "ne", "lt", "le", "gt", "ge"):
             self.of_sizes[node.outs[0].id] = node
         return samples
 

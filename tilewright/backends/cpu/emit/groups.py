@@ -34,7 +34,7 @@ from tilewright.backends.cpu.emit.reduce import Reduction
 from tilewright.backends.cpu.emit.source_lines import at_line_of, loaded_by
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.direct_epilogue_store import DirectStore
-from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, make_chunking, vectorised
+from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, make_chunking, row_pieces, vectorised
 from tilewright.backends.cpu.plan.sides import Sides, plan_sides
 from tilewright.backends.cpu.plan.steps import Buffer, CopySink, MaterializeSink, ReduceSink, Sink, Step, StoreSink
 from tilewright.backends.cpu.plan.subjects import NONTEMPORAL, TAIL, VECTORS
@@ -96,10 +96,9 @@ def _stored_rows(ev: Evaluator, step: Step) -> V | int:
 
 
 def _pieces(ev: Evaluator, step: Step, row: V | None) -> list[Chunking]:
-    """The chunks of a group; one element, if it has one of each row and is in a loop over rows."""
-    if row is not None and math.prod(step.shape) == step.shape[0]:
-        return [make_chunking(step.shape, [], 1, 1, -1)]
-    return chunk_pieces(step, ev.f.isa, ev.placed, ev.analysis)
+    """The chunks of a group, which may be in a loop over rows."""
+    choose = chunk_pieces if row is None else row_pieces
+    return choose(step, ev.f.isa, ev.placed, ev.analysis)
 
 
 def _emit(ev: Evaluator, step: Step, row: V | None) -> None:

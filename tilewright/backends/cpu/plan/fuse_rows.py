@@ -107,11 +107,11 @@ class _Fusing:
             if isinstance(answer, Yes):
                 self._add(step, run)
                 return
-        elif run is not None and self._may_go_first(step, run):
+        if run is not None and self._may_go_first(step, run):
             run.before.append(step)
             return
         self.flush()
-        if rows and math.prod(step.shape) > rows:
+        if rows and not _is_short(step):
             self.run = _Run(rows)
             self._add(step, self.run)
         else:
@@ -136,7 +136,7 @@ class _Fusing:
         if run is None:
             return
         behind = []
-        while math.prod(run.passes[-1].shape) == run.rows:  # vectors are faster where nobody waits for them
+        while _is_short(run.passes[-1]):  # vectors are faster where nobody waits for them
             behind.append(run.passes.pop())
         self.done += run.before
         if len(run.passes) == 1:
@@ -155,9 +155,9 @@ class _Fusing:
             return 0
         if step.axis == 0 and not (_adds_rows(step) and self._read(step, shape[0])[0].isdisjoint(_written(step))):
             return 0
-        if math.prod(shape[1:]) == 1:
+        if _is_short(step):
             return shape[0] if step.axis else 0
-        if math.prod(shape[1:]) < (tuning.FUSED_ROW if step.axis else tuning.SUMMED_ROW):
+        if step.axis == 0 and math.prod(shape[1:]) < tuning.SUMMED_ROW:
             return 0
         with self.context.computing(step):
             pieces = chunk_pieces(step, self.context.isa, self.context.demands.placed, self.context.analysis)
@@ -166,8 +166,8 @@ class _Fusing:
     def _joins(self, step: Step, run: _Run) -> Answer[Step]:
         """Whether a pass can run in the loop over rows of a run."""
         longest = max(math.prod(each.shape[1:]) for each in run.passes)
-        if math.prod(step.shape) == run.rows and longest < tuning.SCALAR_ROW:
-            return No("numbers of rows are computed as vectors, as the rows are short")
+        if _is_short(step) and longest < tuning.SCALAR_ROW:
+            return No("a few numbers of each row are computed as vectors of many rows, as the rows are short")
         if self._read(step, run.rows)[1] & run.written or run.elsewhere & _written(step):
             return No("it reads other rows of what the pass before it writes")
         if run.accesses.may_meet(self._accesses(step), _lies_apart):
@@ -231,6 +231,11 @@ class _Fusing:
             if isinstance(op, LoadOp) and (value not in placed or value in own):
                 found.add(address_of(op, index, step.shape, analysis), store=False)
         return found
+
+
+def _is_short(step: Step) -> bool:
+    """Whether a pass has one element of each row, or a few: it joins a loop over rows, and starts none."""
+    return math.prod(step.shape[1:]) < tuning.FUSED_ROW
 
 
 def _written(step: Step) -> set[Buffer]:

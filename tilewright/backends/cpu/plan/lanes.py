@@ -95,6 +95,21 @@ def chunk_pieces(
     return pieces
 
 
+def row_pieces(
+    step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
+) -> list[Chunking]:
+    """The chunks of a group in a loop over rows, the first dim: each has elements of one row alone."""
+    if math.prod(step.shape) == step.shape[0]:
+        return [make_chunking(step.shape, [], 1, 1, step.axis)]
+    pieces = chunk_pieces(step, isa, placed, analysis)
+    if not any(0 in chunking.lane_bits for chunking in pieces):
+        return pieces
+    votes, widest = survey(step, placed, analysis)
+    order = sorted((d for d, n in enumerate(step.shape) if d and n > 1), key=lambda d: (votes[d], d), reverse=True)
+    cap = _most_lanes(step, order[0], isa, widest, placed, analysis)
+    return [make_chunking(step.shape, order, cap, max(1, isa.vector_bytes // 4), step.axis)]
+
+
 def _goes_in_pieces(sink: Sink) -> bool:
     """Whether a sink may take in pieces of different widths: of a reduction the results are combined."""
     return isinstance(sink, _PLAIN) or (isinstance(sink, ReduceSink) and len(sink.op.results) == 1)

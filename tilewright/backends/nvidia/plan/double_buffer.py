@@ -96,13 +96,17 @@ def _is_simple(loop: ForOp) -> bool:
 
 
 def _counts_blocks(loop: ForOp) -> bool:
-    """Whether a loop goes by blocks, of a size that is known; those over strips are made with such a step."""
+    """Whether a loop goes by blocks, of a size that is known; those over strips are made with such a step.
+
+    A block has a tile of its size: counters are multiplied by strides of rows and by the steps of an iteration, too.
+    """
     step = constant_of(loop.step)
     if isinstance(step, int) and step > 1:
         return True
     users = users_of(loop.induction_var)
     sizes = [constant_of(user.operands[1]) if isinstance(user, MulIOp) else None for user in users]
-    return bool(sizes) and all(isinstance(size, int) and size > 1 for size in sizes)
+    extents = {extent for load in among(loop.body.block.ops, LoadOp) for extent in shape_of(load.result.type)}
+    return bool(sizes) and all(isinstance(size, int) and size > 1 and size in extents for size in sizes)
 
 
 def _double_buffer_loop(loop: ForOp, decisions: Decisions) -> None:
