@@ -73,6 +73,8 @@ class Case:
         if fn is kernels.summed:
             sums = np.cumsum((scores.reshape(len(q), -1, N, 1) * v.reshape(1, -1, N, WIDTH)).sum(2), 1)
             return np.asarray(sums[:, -1] + sums.max((1, 2))[:, None])
+        if fn is kernels.gated:
+            return np.asarray(np.where(scores > 0, scores * 2, 1) @ v + scores.max())
         if fn is kernels.one_cache:
             blocks = [q @ block for block in k.reshape(-1, N, WIDTH)]
             scores, v = np.concatenate(blocks, 1) + q @ v.T, k
@@ -122,6 +124,14 @@ def test_attention(iterations: int, order: str, early: bool) -> None:
     case = Case(kernels.attention, iterations * N, num_stages=2)
     assert case.made.roles == [8, 4] and case.channels == 2 and case.in_flight == [0, 0, 1, 0]
     case.check(order, early=early)
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_what_scores_become_has_any_type(iterations: int) -> None:
+    case = Case(kernels.gated, iterations * N, num_stages=2)
+    assert case.in_flight == [0, 0, 1, 0] and "C751" not in str(case.made.whole.assembled()[1].notes)
+    for order, early in ORDERS:
+        case.check(order, early=early)
 
 
 def test_four_groups_of_warps() -> None:

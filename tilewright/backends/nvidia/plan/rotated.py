@@ -17,6 +17,7 @@ from tilewright.backends.nvidia.plan.pipeliner import SPLIT, wait_for
 from tilewright.backends.nvidia.plan.prefetch import may_write
 from tilewright.backends.nvidia.plan.rotation import Rotation, needed
 from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp
+from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.ir.values import is_made_inside
 from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, IfOp, YieldOp
@@ -259,7 +260,9 @@ class Rotated:
         What was made of the results of the opening products goes through the wait, or LLVM would make it where it is
         used: behind the start of the next ones, whose results then could not take the registers.
         """
-        values = [*(self.body.args[number + 1] for number in self.sums), *(op.results[0] for op in self.plan.copies)]
+        sums = [self.body.args[number + 1] for number in self.sums]
+        copies = [result for op in self.plan.copies for result in op.results if shape_of(result.type)]
+        values = [*sums, *(value for value in copies if bit_width(element_type(value.type)) == 32)]
         known |= dict(zip(values, wait_for(b, [known[value] for value in values], 0).results, strict=True))
 
     def _read(self, first: int, last: int) -> list[Channel]:
