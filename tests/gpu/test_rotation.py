@@ -48,7 +48,7 @@ def attend(
 
 
 def rotated(made: Any) -> bool:
-    """Whether the first products run beside the last ones, as on Hopper, if ptxas is there."""
+    """Whether products go on over the end of an iteration, as on Hopper, if ptxas is there."""
     text = made.asm["tgir"]
     assert ("ttng.enter_role" in text) == (int(backend.target().arch) == 90)
     return "pendings = 1" in text

@@ -29,6 +29,20 @@ def attention(q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr
 
 
 @tw.jit
+def gated(q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """What scores are read by last are 16-bit floats, booleans and a number."""
+    row = tl.program_id(0) * M_BLOCK
+    queries = q.load([row, 0])
+    found, largest = tl.zeros([M_BLOCK, WIDTH], tl.float32), 0.0
+    for start in tl.range(0, length, N_BLOCK, warp_specialize=True):
+        scores = tl.dot(queries, k.load([start, 0]).T)
+        largest = tl.maximum(largest, tl.max(tl.max(scores, 1), 0))
+        share = tl.where(scores > 0, scores.to(tl.float16) * 2.0, 1.0).to(tl.float16)
+        found = tl.dot(share, v.load([start, 0]), found)
+    out.store([row, 0], (found + largest).to(out.dtype))
+
+
+@tw.jit
 def one_cache(q, k, v, out, length, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, WIDTH: tl.constexpr):
     """Square blocks are columns of keys and rows of values, and scores have a second part."""
     row = tl.program_id(0) * M_BLOCK

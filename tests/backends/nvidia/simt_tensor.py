@@ -258,7 +258,7 @@ def _arrive(s: Statement) -> None:
     m = s.machine
     left, seen = set().union(*m.flying), set()
     for name, bits in list(s.registers.items()):
-        number = _number(bits) if bits.dtype == np.uint32 else None
+        number = _number(m.spread(bits)[m.mask]) if bits.dtype == np.uint32 else None
         if number is not None and number not in left:
             s.write(name, Ty("float"), m.results[number])
             seen.add(number)

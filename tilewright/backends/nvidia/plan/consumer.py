@@ -16,7 +16,8 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.channels import Channel, Position, before, following
 from tilewright.backends.nvidia.plan.pipeliner import SPLIT, Pipeliner
-from tilewright.backends.nvidia.plan.rotation import Rotated, plan_rotation, rotate
+from tilewright.backends.nvidia.plan.rotated import Rotated, rotate
+from tilewright.backends.nvidia.plan.rotation import plan_rotation
 from tilewright.backends.nvidia.plan.subjects import ASYNC_DOT, ROTATED
 from tilewright.backends.nvidia.tgir.ops import (
     FenceAsyncSharedOp,

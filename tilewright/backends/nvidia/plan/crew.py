@@ -15,7 +15,7 @@ from tilewright.backends.nvidia.tgir.types import memdesc_bytes
 GROUP = 4  # warps: registers are handed on between groups
 LARGE = 16  # warps that multiply, which have few registers each
 _REGISTERS = 65536  # of a multiprocessor
-_COPYING, _LEAST, _MOST = 40, 24, 240  # registers of a thread that copies, of large blocks; of others, at most
+_COPYING, _MOST = 24, 240  # registers of a thread that copies; of others, at most
 _UNIT = 8  # in which registers are handed on
 
 
@@ -71,12 +71,11 @@ def crew_of(options: CudaOptions, prefetches: Sequence[Prefetch], *, hands_on: b
     crew = Crew(options.block_warps, bool(bytes_))
     if not hands_on or options.maxnreg is not None:
         return crew
-    copying = _COPYING if crew.total <= LARGE - GROUP else _LEAST
     words = max(bytes_, default=0) // (TURNING * WARP * 4)
     turning = -(-(words + tuning.TURNING_REGISTERS) // _UNIT) * _UNIT if crew.turns else 0
-    given = copying * GROUP + turning * TURNING
+    given = _COPYING * GROUP + turning * TURNING
     left = min((crew.usual * crew.total - given) // crew.warps // _UNIT * _UNIT, _MOST)
-    return crew if left <= crew.usual else Crew(crew.warps, crew.turns, copying, turning, left)
+    return crew if left <= crew.usual else Crew(crew.warps, crew.turns, _COPYING, turning, left)
 
 
 __all__ = ["GROUP", "LARGE", "Crew", "crew_of"]

@@ -283,8 +283,8 @@ def _pays(loop: ForOp, prefetches: Sequence[Prefetch], options: CudaOptions, han
     if not hands_on or 1 not in ranks.values():
         return False
     if warps == LARGE:
-        dots = among(ranks, WarpGroupDotOp)
-        return size >= tuning.ROLE_BYTES and registers_of(dots) <= crew_of(options, prefetches).held
+        asked = registers_of({dot: ranks[dot] for dot in among(ranks, WarpGroupDotOp)})
+        return size >= tuning.ROLE_BYTES and asked <= crew_of(options, prefetches).held
     if warps != tuning.ROLE_WARPS or size < tuning.ROLE_BYTES:
         return False
     turns = any(prefetch.copied is not None for prefetch in prefetches)

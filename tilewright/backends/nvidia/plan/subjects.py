@@ -30,7 +30,7 @@ LONG_ROWS = Subject(
     "long rows", "rows that one block cannot hold well are shared out to the blocks of a cluster (Hopper)"
 )
 ROLES = Subject("roles", "a warp group of its own copies what a loop multiplies, the others multiply (Hopper)")
-ROTATED = Subject("rotation", "the first dots of an iteration run beside the last ones of the one before (Hopper)")
+ROTATED = Subject("rotation", "the first dots of an iteration run beside what the one before makes of theirs (Hopper)")
 PROGRAM_ORDER = Subject("longest programs first", "programs whose loops go on longest are started first")
 PERSISTENT = Subject(
     "persistent programs", "blocks stay, and run one program of the grid after the other, which load ahead (Hopper)"
