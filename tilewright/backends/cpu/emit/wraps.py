@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from functools import partial
 
 from xdsl.ir import SSAValue
 
@@ -76,17 +75,21 @@ def read_between_wraps(
     if guess is None or order_of(guess, size) is None:
         return None
     count = min(lanes, f.isa.native_lanes(t.bits)) if gathers(f.isa, t, lanes) else lanes
-    parts = []
-    for start in range(0, lanes, count):
-        part = guess[start : start + count]
-        order = order_of(part, size)
-        assert order is not None
-        first = _first_place(ev, address, start)
+
+    def part(start: int) -> V:
+        order = order_of(guess[start : start + count], size)
+        assert order is not None and address.form is not None
+        lowest = f.gep(address.base, f.sub(_first_place(ev, address, start), size * order[0]))
         wanted, fill = (None if v is None else f.slice(f.splat(v, lanes), start, count) for v in (mask, other))
-        beside = partial(_read_beside, ev, t, address, f.sub(first, size * order[0]), wanted, fill, order)
-        whole = _nothing_wraps(ev, address.form.offset, start, count)
-        parts += f.if_else(whole, lambda read=beside: [read()], lambda at=start: [apart(at, count)], likely=True)
-    return f.concat(parts)
+        (found,) = f.if_else(
+            _nothing_wraps(ev, address.form.offset, start, count),
+            lambda: [read_whole(ev, t, lowest, wanted, fill, order)],
+            lambda: [apart(start, count)],
+            likely=True,
+        )
+        return found
+
+    return f.concat([part(start) for start in range(0, lanes, count)])
 
 
 def _first_place(ev: Values, address: Address, lane: int) -> V:
@@ -135,10 +138,6 @@ def _of_lane(field: Field, lane: int) -> Coord:
     if field.src != LANE:
         return (field,)
     return shifted(constant(lane >> field.lo & ((1 << field.width) - 1)), field.pos)
-
-
-def _read_beside(ev: Values, t: T, address: Address, lowest: V, mask: V | None, other: V | None, order: list[int]) -> V:
-    return read_whole(ev, t, ev.f.gep(address.base, lowest), mask, other, order)
 
 
 @functools.cache
