@@ -11,37 +11,10 @@ import pytest
 import tilewright
 import tilewright.language as tl
 from tests.backends.cpu.families import FAMILIES
+from tests.backends.cpu.flat_rows import cropped, flipped, padded, planes
 from tests.backends.cpu.harness import Compiled
 from tests.backends.cpu.test_every_second import at_the_end_of_a_page
 from tests.backends.nvidia.laying import built_ir
-
-HEIGHT = 5
-
-
-@tilewright.jit
-def cropped(x, out, w, wide, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, tl.load(x + i // w * wide + i % w, i < n), i < n)
-
-
-@tilewright.jit
-def flipped(x, out, w, wide, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, tl.load(x + i // w * wide + (w - 1 - i % w), i < n, 7), i < n)
-
-
-@tilewright.jit
-def padded(x, out, w, wide, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    row, column = i // wide, i % wide
-    tl.store(out + i, tl.load(x + row * w + column, (column < w) & (i < n), -1), i < n)
-
-
-@tilewright.jit
-def planes(x, out, w, wide, n, BLOCK: tl.constexpr):
-    i = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
-    plane, rest = i // (5 * w), i % (5 * w)
-    tl.store(out + i, tl.load(x + plane * 5 * wide + rest // w * wide + rest % w, i < n), i < n)
 
 
 def expected(kernel: Any, x: np.ndarray, w: int, wide: int) -> np.ndarray:
