@@ -171,7 +171,7 @@ class _Columns:
         cls, torch = type(value), sys.modules.get("torch")
         usual = cls is getattr(torch, "Tensor", None) or cls is getattr(getattr(torch, "nn", None), "Parameter", None)
         if usual or (tracer_slot.watch is None and _adds_names_only(cls)):
-            if value.numel() == 0 and (value.is_cpu or value.is_cuda) and value.data_ptr() == 0:
+            if value.numel() == 0 and value.is_cpu and value.data_ptr() == 0:
                 return self._nowhere(value)
             key = self._machine.tensor_key(value)
             if key is None:
@@ -207,11 +207,10 @@ class _Columns:
         return found
 
     def _nowhere(self, value: Any) -> int:
-        """A tensor of torch that has no elements, and so no address: a placeholder, mostly."""
+        """A tensor on the CPU that has no elements, and so no address: a placeholder, mostly."""
         whole = self.add(t.CLASS, type(value))
         self.add(t.SAME, value.dtype, at=(t.ATTRIBUTE, whole, "dtype"))
-        self.add(t.SAME, True, at=(t.ATTRIBUTE, whole, "is_cpu" if value.is_cpu else "is_cuda"))
-        self.add(t.NUMBER, int, key=value.get_device(), at=(t.METHOD, whole, "get_device"))
+        self.add(t.SAME, True, at=(t.ATTRIBUTE, whole, "is_cpu"))
         self._gradients(value, whole, known=False)
         self.add(t.NUMBER, int, key=0, at=(t.METHOD, whole, "numel"))
         found = self.add(t.NUMBER, int, key=0, at=(t.METHOD, whole, "data_ptr"))
