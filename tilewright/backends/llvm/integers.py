@@ -111,7 +111,8 @@ def _float_division(f: Function, a: V, b: V, *, signed: bool, remainder: bool) -
     return f.select(by_zero, const(t, 0), q)
 
 
-DIVISIONS = frozenset({"divsi", "divui", "remsi", "remui"})
+REMAINDERS, SIGNED_DIVISIONS = frozenset({"remsi", "remui"}), frozenset({"divsi", "remsi"})
+DIVISIONS = REMAINDERS | SIGNED_DIVISIONS | {"divui"}
 """Operations whose second operand may be a number beside a vector."""
 
 

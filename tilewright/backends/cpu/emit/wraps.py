@@ -19,14 +19,14 @@ from tilewright.analysis.index import LANE, Coord, Field, Index, constant, norma
 from tilewright.backends.cpu.emit.address import Address, Offsets
 from tilewright.backends.cpu.emit.scalarize import gathers
 from tilewright.backends.cpu.emit.values import Values
+from tilewright.backends.cpu.plan.recompute import table_name
 from tilewright.backends.llvm.elementwise import emit
+from tilewright.backends.llvm.integers import DIVISIONS, REMAINDERS, SIGNED_DIVISIONS
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, I64, T, V, const
 from tilewright.ir.values import defining_op
-from tilewright.ops.elementwise import DivSIOp, DivUIOp, RemSIOp, RemUIOp
 
 _UNKNOWN: Offsets = (1,)
-_QUOTIENTS, _REMAINDERS = (DivSIOp, DivUIOp), (RemSIOp, RemUIOp)
 
 
 def places_between_wraps(ev: Values, form: Form) -> Offsets | None:
@@ -46,14 +46,20 @@ def _places_of(ev: Values, value: SSAValue, at: Index) -> Offsets | None:
     """As `places_between_wraps` for a value that has no form; None for nothing."""
     if all(ev.lanes_of(coord) is None for coord in at):
         return None
-    op = defining_op(value)
-    if not isinstance(op, _QUOTIENTS + _REMAINDERS) or ev.analysis.is_opaque(value):
+    name = _division(value)
+    if name not in DIVISIONS or ev.analysis.is_opaque(value):
         return _UNKNOWN
     dividend, divisor = ev.analysis.operands(value, at)
     places = places_between_wraps(ev, dividend) if divisor.uniform else None
     if places is None:
         return _UNKNOWN
-    return None if isinstance(op, _QUOTIENTS) else places
+    return places if name in REMAINDERS else None
+
+
+def _division(value: SSAValue) -> str | None:
+    """Entry of the elementwise table that computes a value, if there is one."""
+    op = defining_op(value)
+    return None if op is None else table_name(op)
 
 
 def read_between_wraps(
@@ -109,14 +115,14 @@ def _nothing_wraps(ev: Values, form: Form, start: int, count: int) -> V:
     for value, at, _ in form.residual:
         if all(ev.lanes_of(coord) is None for coord in at):
             continue
-        op = value.owner
         (dividend, here), (divisor, there) = operand_indices(value, at)
         inner = ev.analysis.integer(dividend, here)
         places = places_between_wraps(ev, inner)
         assert places is not None
         numbers = ev.eval(dividend, _at_lane(here, start)), ev.eval(divisor, _at_lane(there, start))
         moves = [place - places[start] for place in places[start : start + count]]
-        holds = f.and_(holds, _stays(f, *numbers, (min(moves), max(moves)), signed=isinstance(op, (DivSIOp, RemSIOp))))
+        signed = _division(value) in SIGNED_DIVISIONS
+        holds = f.and_(holds, _stays(f, *numbers, (min(moves), max(moves)), signed=signed))
         holds = f.and_(holds, _nothing_wraps(ev, inner, start, count))
     return holds
 
