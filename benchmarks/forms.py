@@ -392,6 +392,8 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     yield lambda: forms_of_strangers.rotation(1024 * scale, 8, 64, device)
     yield lambda: forms_of_strangers.nibbles(512 * scale, 4096, device)
     yield lambda: forms_of_strangers.sampling(8, 256, 500, 500, device)
+    yield lambda: forms_of_strangers.columns_of_a_picture(2000, 221, 225, device)
+    yield lambda: forms_of_strangers.picture_backwards(2000, 225, device)
     for dtype in (torch.float32, torch.bfloat16):
         yield partial(forms_of_strangers.products_held_out, dtype, 4096 if cuda else 512, device)
     yield partial(forms_of_strangers.vectors_held_out, 2048 * scale, 2048, device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from benchmarks.form_family import Family, kernels_of, launch, launched
+from tests.backends.cpu.flat_rows import cropped, cropped_rows, flipped
 from tests.decisions import hold_outs, persistent, sampled, short, strangers
 
 
@@ -81,6 +82,23 @@ def nibbles(rows: int, columns: int, device: str) -> Family:
         return ((number - offsets[..., None].float()) * scales[..., None]).view(rows, columns)
 
     return Family(f"numbers of 4 bits {rows}x{columns}", forms, out, rival, tolerance=1e-6)
+
+
+def columns_of_a_picture(rows: int, columns: int, wide: int, device: str) -> Family:
+    """Some columns of a picture, as flat elements and by rows."""
+    x, out, n = torch.randn(rows, wide, device=device), torch.empty(rows, columns, device=device), rows * columns
+    forms = {
+        "flat elements": launch(cropped, (-(-n // 1024),), x, out, columns, wide, n, 1024),
+        "rows": launch(cropped_rows, (rows,), x, out, columns, wide, n, 1024),
+    }
+    return Family(f"columns of a picture {rows}x{columns} of {wide}", forms, out, x[:, :columns].contiguous)
+
+
+def picture_backwards(rows: int, columns: int, device: str) -> Family:
+    """The columns of a picture in the other order, as flat elements."""
+    x, out, n = torch.randn(rows, columns, device=device), torch.empty(rows, columns, device=device), rows * columns
+    forms = {"flat elements": launch(flipped, (-(-n // 1024),), x, out, columns, columns, n, 1024)}
+    return Family(f"picture backwards {rows}x{columns}", forms, out, lambda: x.flip(-1))
 
 
 def sampling(channels: int, size: int, rows: int, columns: int, device: str) -> Family:

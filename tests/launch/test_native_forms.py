@@ -204,6 +204,89 @@ def test_arrays_of_any_library(make, untraced):
                 kernel[(1,)](make(other), 6)
 
 
+def through_optional(out_ptr, bias_ptr, n, BIAS: tl.constexpr, BLOCK: tl.constexpr = 4):
+    where = tl.arange(0, BLOCK)
+    value = tl.load(bias_ptr + where, where < n) if BIAS else tl.full((BLOCK,), n, tl.float32)
+    tl.store(out_ptr + where, value, where < n)
+
+
+def test_tensors_of_no_elements_stand_for_what_is_not_there(out, untraced):
+    kernel = warm(tilewright.jit(through_optional), out, torch.empty(0), 3, False)
+    kernel[(1,)](out, torch.empty(0, 5), 2, False)
+    kernel[(1,)](out, out[9:9], 2, False)
+    assert out[:4].tolist() == [2, 2, 3, 0]
+    for other in (torch.empty(0, dtype=torch.float64), torch.ones(4), None, torch.empty(0).as_subclass(Mine)):
+        with pytest.raises(AssertionError, match="through Python"):
+            kernel[(1,)](out, other, 3, False)
+
+
+def test_a_tensor_of_no_elements_is_stored_to(out, untraced):
+    nothing = torch.empty(0)
+    kernel = warm(tilewright.jit(through_optional), nothing, nothing, 0, True)
+    kernel[(1,)](torch.empty(0), torch.empty(0), 0, True)
+    with pytest.raises(AssertionError, match="through Python"):
+        kernel[(1,)](out, nothing, 0, True)
+
+
+def test_tensors_of_no_elements_without_machine_code(out):
+    kernel = tilewright.jit(through_optional)
+    for _ in range(3):
+        kernel[(1,)](out, torch.empty(0), 3, False)
+    variant = next(iter(kernel._binder._variants.values()))
+    assert variant.knows((out, torch.empty(0), 3, False, 4), {})
+    assert not variant.knows((out, torch.empty(1), 3, False, 4), {})
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (np.int64(5), np.int64(6)),
+        (np.uint8(5), np.uint8(6)),
+        (np.float32(5), np.float32(6)),
+        (np.bool_(0), np.bool_(1)),
+    ],
+    ids=["int64", "uint8", "float32", "bool"],
+)
+def test_scalars_of_numpy_are_numbers(out, first, second):
+    kernel = warm(tilewright.jit(fill), out, first)
+    kernel[(1,)](out, second)
+    assert out[:5].tolist() == [float(second)] * 4 + [0]
+    for other in (second.item(), np.int16(6), np.complex64(1)):
+        with pytest.raises(AssertionError, match="through Python"):
+            kernel[(1,)](out, other)
+
+
+def test_an_integer_of_numpy_is_specialised_as_a_number(out):
+    kernel = warm(tilewright.jit(fill), out, np.int64(5))
+    for other in (np.int64(1), np.int64(16), np.int64(1 << 40)):
+        with pytest.raises(AssertionError, match="through Python"):
+            kernel[(1,)](out, other)
+
+
+def constant(out_ptr, SIZE: tl.constexpr):
+    tl.store(out_ptr + tl.arange(0, 4), SIZE[1] if isinstance(SIZE, tuple) else SIZE)
+
+
+@pytest.mark.parametrize(
+    ("first", "equal", "other"),
+    [
+        (np.int64(5), np.int64(5), np.int64(6)),
+        (np.float64(0.5), np.float64(0.5), np.float64(-0.5)),
+        (tl.constexpr(5), tl.constexpr(5), tl.constexpr(6)),
+        (Pair(4, 5), Pair(4, 5), Pair(4, 6)),
+        (torch.Size([4, 5]), torch.Size([4, 5]), torch.Size([4, 6])),
+    ],
+    ids=["integer", "float", "constexpr", "named tuple", "size"],
+)
+def test_constants_in_other_objects_are_known_by_value(out, first, equal, other):
+    kernel = warm(tilewright.jit(constant), out, first)
+    kernel[(1,)](out, equal)
+    with pytest.raises(AssertionError, match="through Python"):
+        kernel[(1,)](out, other)
+    with pytest.raises(AssertionError, match="through Python"):
+        kernel[(1,)](out, (4, 5) if isinstance(first, tuple) else 5)
+
+
 def test_read_only_arrays_are_refused_as_before():
     array = np.zeros(8, np.float32)
     kernel = tilewright.jit(fill)

@@ -66,7 +66,9 @@ _INT = (
 )
 _PLACE = "not {v} & 15 if {a}.is_cpu else ({a}.get_device(), not {v} & 15) if {a}.is_cuda else None"
 _GRADIENT = "{a}.requires_grad and _tw_gradient({a})"
-_TENSOR = _Reader(f"{{a}}.dtype, ({_PLACE}) if {{v}} else None, {_GRADIENT}", "{v}", "{v} = {a}.data_ptr()")
+_TENSOR = _Reader(
+    f"{{a}}.dtype, ({_PLACE}) if {{v}} or not {{a}}.numel() else None, {_GRADIENT}", "{v}", "{v} = {a}.data_ptr()"
+)
 _NUMPY = _Reader("{a}.dtype, not {v} & 15, {a}.flags.writeable", "{v}", "{v} = _tw_address({a})")
 _LASTING = (bool, int, str)
 _LASTING_KINDS = (Type, BlockFunction, enum.Enum, type)

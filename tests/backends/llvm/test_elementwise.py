@@ -7,6 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import tilewright
+import tilewright.language as tl
 from tests.backends.llvm.harness import NO_AVX512, NO_CONVERTS, conversion, memory, operation
 from tilewright.backends.llvm import elementwise
 from tilewright.base import minifloat
@@ -90,6 +92,36 @@ def test_integer_division(element: str, cpu: str) -> None:
         quotient, rest = c_division(a.view(unsigned), b.view(unsigned))
         same(operation("divui", element, lanes, flags=cpu)(a, b).view(unsigned), quotient, "divui")
         same(operation("remui", element, lanes, flags=cpu)(a, b).view(unsigned), rest, "remui")
+
+
+@tilewright.jit
+def by_one_number(x_ptr, quotient_ptr, rest_ptr, number_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    number = tl.load(number_ptr)
+    x = tl.load(x_ptr + i, i < n, 0)
+    tl.store(quotient_ptr + i, x // number, i < n)
+    tl.store(rest_ptr + i, x % number, i < n)
+
+
+@pytest.mark.parametrize("element", INTS)
+@pytest.mark.parametrize("sign", ["i", "u"])
+def test_division_by_a_number_that_lanes_share(element: str, sign: str) -> None:
+    kind = np.dtype(np.dtype(memory(element)).str.replace("i", sign))
+    numbers = integers(element, 24)
+    for number in [*numbers[:12], *numbers[-36:]]:
+        whole = int(number.view(kind))
+        near = [q * whole + d for q in (*range(-3, 4), *map(int, integers(element, 40))) for d in (-1, 0, 1)]
+        mask = (1 << 8 * kind.itemsize) - 1
+        x = np.concatenate(
+            [integers(element), np.array([v & mask for v in near], np.uint64).astype(kind).view(number.dtype)]
+        )
+        quotient, rest = np.empty_like(x), np.empty_like(x)
+        by_one_number[(tilewright.cdiv(x.size, 64),)](
+            x.view(kind), quotient.view(kind), rest.view(kind), np.array([number]).view(kind), x.size, 64
+        )
+        want = c_division(x.view(kind), np.full_like(x, number).view(kind))
+        same(quotient.view(kind), want[0], (number, "quotient"))
+        same(rest.view(kind), want[1], (number, "rest"))
 
 
 @pytest.mark.parametrize("element", INTS)

@@ -2,6 +2,7 @@
 
 Division by a variable is the expensive one: vectors of up to 32 bits divide in floating point (8 and 16 bits in
 float, 32 bits in double), which gives the exact quotient after truncation and replaces a scalar division per lane.
+By a number that all lanes share they multiply: its reciprocal is made once, where the number is.
 High halves of 32-bit products are taken from even and odd lanes, so that no lane is widened.
 """
 
@@ -61,6 +62,9 @@ def _division(*, signed: bool, remainder: bool) -> Emitter:
 
     def emitter(f: Function, a: V, b: V, **_: Any) -> V:
         t = a.type
+        if t.lanes and not b.type.lanes and is_shared_divisor(t, b):
+            return _shared_division(f, a, b, signed=signed, remainder=remainder)
+        b = f.splat(b, t.lanes)
         if b.const is not None and b.const not in (0, -1):
             return f.op(opcode, a, b)
         if t.bits == 1:
@@ -105,6 +109,42 @@ def _float_division(f: Function, a: V, b: V, *, signed: bool, remainder: bool) -
     if remainder:
         return f.select(by_zero, const(t, 0), f.sub(a, f.mul(q, divisor)))
     return f.select(by_zero, const(t, 0), q)
+
+
+REMAINDERS, SIGNED_DIVISIONS = frozenset({"remsi", "remui"}), frozenset({"divsi", "remsi"})
+DIVISIONS = REMAINDERS | SIGNED_DIVISIONS | {"divui"}
+"""Operations whose second operand may be a number beside a vector."""
+
+
+def is_shared_divisor(t: T, divisor: V) -> bool:
+    """Whether a vector of type `t` is divided by one number through its reciprocal."""
+    return t.lanes >= 4 and 1 < t.bits <= 32 and divisor.const is None
+
+
+def _shared_division(f: Function, a: V, divisor: V, *, signed: bool, remainder: bool) -> V:
+    """Quotient or remainder by a number, through its reciprocal, which is a little too large.
+
+    With p bits of significand, and 1 / b made larger by 2^(3-p) of itself, the rounded product lies beyond a / b by
+    2^(2-p) to 2^(4-p) of that, whatever is rounded: never short of a quotient that is whole, and, for operands below
+    2^n, n + 4 <= p, by less than 1 / b, its distance to the next integer.
+    """
+    small = a.type.bits <= 16
+    real, bits = (F32, 24) if small else (F64, 53)
+    whole = I32 if small else a.type.scalar
+    wide, into = ("sext", "sitofp") if signed else ("zext", "uitofp")
+    by_zero = f.icmp("eq", divisor, 0)
+    number, x = (f.cast(wide, v, whole.vec(v.type.lanes)) if small else v for v in (divisor, a))
+    once = f.fdiv(const(real, 1.0), f.cast(into, number, real))
+    once = f.select(by_zero, const(real, 0.0), f.fmul(once, const(real, 1 + 2.0 ** (3 - bits))))
+    product = f.fmul(f.cast(into, x, real.vec(a.type.lanes)), f.splat(once, a.type.lanes))
+    if small:
+        q = f.cast("trunc", f.cast("fptosi", product, whole.vec(a.type.lanes)), a.type)
+    else:
+        q = (_to_signed if signed else _to_unsigned)(f, product, a.type)
+    if not remainder:
+        return q
+    rest = f.sub(a, f.mul(q, f.splat(divisor, a.type.lanes)))
+    return f.select(f.splat(by_zero, a.type.lanes), const(a.type, 0), rest)
 
 
 def _to_signed(f: Function, quotient: V, t: T) -> V:

@@ -31,6 +31,7 @@ from tilewright.launch.bind import Call
 from tilewright.launch.fastpath import is_lasting
 from tilewright.launch.meeting import Pair
 from tilewright.launch.native.machine import Machine
+from tilewright.ops.values import constexpr
 
 _FLOATS = {"fp32": t.FLOAT32, "fp64": t.FLOAT64}
 _NUMBERED_INTEGERS = ("", "i32", "i64")  # of annotations: the others have ranges of their own
@@ -46,12 +47,18 @@ class _Columns:
     Args:
         machine: reads tensors.
         types: signature type of each run-time part by path.
+
+    Attributes:
+        rows: the columns.
+        of: the column of each run-time part by path.
+        nowhere: columns of addresses of arrays that have none.
     """
 
     def __init__(self, machine: Machine, types: Mapping[Path, str]) -> None:
         self._machine, self.types = machine, types
         self.rows: list[t.Column] = []
         self.of: dict[Path, int] = {}
+        self.nowhere: set[int] = set()
         self._at: tuple[int, int, Any] = (t.ARGUMENT, 0, 0)
 
     def add(self, kind: int, wanted: Any = None, mask: int = 0, key: int = 0, size: int = 0, *, at: Any = None) -> int:
@@ -69,6 +76,9 @@ class _Columns:
             _Refused: there are none.
         """
         self._at = at
+        if isinstance(value, (np.number, np.bool_)):  # the number that it holds, as `read` has it
+            self._at = (t.METHOD, self.add(t.CLASS, type(value)), "item")
+            value = value.item()
         if param.is_constexpr:
             self._constant(value)
         elif isinstance(value, TensorDescriptor):
@@ -85,7 +95,8 @@ class _Columns:
     def slots(self, specialization: Specialization) -> list[tuple[int, bool]]:
         """The column of each run-time parameter, and whether its value is an address."""
         rows = [self.of[path] for path in specialization.runtime_paths]
-        return [(row, self.rows[row].kind in (t.TENSOR, t.ADDRESS, t.WORD)) for row in rows]
+        kinds = (t.TENSOR, t.ADDRESS, t.WORD)
+        return [(row, row in self.nowhere or self.rows[row].kind in kinds) for row in rows]
 
     # --- constants ------------------------------------------------------------------------------------
 
@@ -97,12 +108,17 @@ class _Columns:
             return self.add(t.REAL, float, key=struct.unpack("=q", struct.pack("=d", value))[0])
         if type(value) is str:
             return self.add(t.TEXT, value)
-        if type(value) is tuple:
-            parent = self.add(t.TUPLE, tuple, key=len(value))
+        if isinstance(value, tuple) and not hasattr(value, "__dict__"):  # named ones and torch.Size too
+            parent = self.add(t.TUPLE, type(value), key=len(value))
             for index, item in enumerate(value):
                 self._at = (t.ITEM, parent, index)
                 self._constant(item)
             return parent
+        if type(value) is constexpr:
+            whole = self.add(t.CLASS, constexpr)
+            self._at = (t.ATTRIBUTE, whole, "value")
+            self._constant(value.value)
+            return whole
         if not is_lasting(value) or type(value) is int:
             raise _Refused
         return self.add(t.SAME, value)
@@ -155,6 +171,8 @@ class _Columns:
         cls, torch = type(value), sys.modules.get("torch")
         usual = cls is getattr(torch, "Tensor", None) or cls is getattr(getattr(torch, "nn", None), "Parameter", None)
         if usual or (tracer_slot.watch is None and _adds_names_only(cls)):
+            if value.numel() == 0 and value.is_cpu and value.data_ptr() == 0:
+                return self._nowhere(value)
             key = self._machine.tensor_key(value)
             if key is None:
                 raise _Refused
@@ -186,6 +204,17 @@ class _Columns:
         self.add(t.SAME, writable, at=(t.ITEM, read_as, 2))
         found = self.add(t.ADDRESS, int, key=_alignment(address), at=(t.ITEM, read_as, 3))
         self._reach(read_as, 4)
+        return found
+
+    def _nowhere(self, value: Any) -> int:
+        """A tensor on the CPU that has no elements, and so no address: a placeholder, mostly."""
+        whole = self.add(t.CLASS, type(value))
+        self.add(t.SAME, value.dtype, at=(t.ATTRIBUTE, whole, "dtype"))
+        self.add(t.SAME, True, at=(t.ATTRIBUTE, whole, "is_cpu"))
+        self._gradients(value, whole, known=False)
+        self.add(t.NUMBER, int, key=0, at=(t.METHOD, whole, "numel"))
+        found = self.add(t.NUMBER, int, key=0, at=(t.METHOD, whole, "data_ptr"))
+        self.nowhere.add(found)
         return found
 
     def _reach(self, parent: int, first: int) -> None:
@@ -317,7 +346,8 @@ def _known(
             raise _Refused
     meta = {name: None if name in given else value for name, value in call.by_name().items()}
     slots = table.slots(call.specialization)
-    words = [word for one, other, relation in pairs for word in (slots[one][0], slots[other][0], relation)]
+    rows = [(slots[one][0], slots[other][0], relation) for one, other, relation in pairs]
+    words = [word for row in rows if table.nowhere.isdisjoint(row[:2]) for word in row]
     return t.KnownCall(tuple(kwargs), len(args) + len(kwargs), table.rows, slots, meta, names, words)
 
 

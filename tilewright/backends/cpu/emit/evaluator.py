@@ -26,6 +26,7 @@ from tilewright.backends.cpu.plan.recompute import cast_name, table_name
 from tilewright.backends.llvm import foreign
 from tilewright.backends.llvm.casts import convert, storage
 from tilewright.backends.llvm.elementwise import TABLE, emit
+from tilewright.backends.llvm.integers import DIVISIONS
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I1, T, V, const, poison, zero
 from tilewright.base.errors import InternalError, UnsupportedError
@@ -171,15 +172,15 @@ class Evaluator(Values):
 
     def apply(self, op: Operation, args: list[V]) -> V:
         """An elementwise operation on evaluated operands (scalars, or vectors of one lane count)."""
-        lanes = max(arg.type.lanes for arg in args)
+        lanes, name = max(arg.type.lanes for arg in args), table_name(op)
         if lanes:
-            args = [self.f.splat(arg, lanes) for arg in args]
+            shared = int(name in DIVISIONS)  # a divisor that lanes share stays a number
+            args = [*(self.f.splat(arg, lanes) for arg in args[: len(args) - shared]), *args[len(args) - shared :]]
         cast = cast_name(op)
         if cast is not None:
             source, target = (ir_name(element_type(v.type)) for v in (op.operands[0], op.results[0]))
             rounding = op.attr_values().get("rounding") or "rtne" if isinstance(op, FpToFpOp) else "rtne"
             return convert(self.f, cast, args[0], source, target, rounding=str(rounding))
-        name = table_name(op)
         if name is None:
             raise InternalError(f"{op.name} is not element-wise")
         return emit(self.f, name, *args, **_attributes(op))

@@ -16,6 +16,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from xdsl.ir import Operation, SSAValue
 
@@ -28,6 +29,7 @@ from tilewright.backends.cpu.emit.dummy_address import shared_condition
 from tilewright.backends.cpu.emit.scalarize import for_each_lane, gathers, scatters
 from tilewright.backends.cpu.emit.source_lines import at_line_of
 from tilewright.backends.cpu.emit.values import Values
+from tilewright.backends.cpu.emit.wraps import order_of, read_between_wraps, read_whole
 from tilewright.backends.cpu.plan.steps import Buffer, Sink, memory_bytes, tile_buffer
 from tilewright.backends.llvm.casts import convert, from_working_float, load_bool, storage, store_bool, to_working_float
 from tilewright.backends.llvm.types import I1, I8, I64, PTR, T, V, const, const_vector, zero
@@ -205,7 +207,7 @@ def pointers(ev: Values, value: SSAValue, index: Index) -> V:
 
 def _read(ev: Values, t: T, address: Address, mask: V | None, other: V | None) -> V:
     """Lanes of `t` (a scalar type) at an address; a scalar where all lanes agree."""
-    f, size, lanes = ev.f, max(1, t.bits // 8), ev.nest.lanes
+    f, size = ev.f, max(1, t.bits // 8)
     if mask is not None and mask.const is not None:
         if not mask.const:
             return zero(t) if other is None else other
@@ -214,13 +216,24 @@ def _read(ev: Values, t: T, address: Address, mask: V | None, other: V | None) -
         return _read_scalar(ev, t, address.base, mask, other)
     if (run := address.run(size)) is not None:
         return _read_runs(ev, t, address, run, mask, other)
+    if address.known is not None and mask is not None and (order := order_of(address.known, size)) is not None:
+        return read_whole(ev, t, f.gep(address.base, min(address.known)), f.splat(mask, len(order)), other, order)
     if address.known is not None and mask is None and (shuffled := _read_shuffled(ev, t, address)) is not None:
         return shuffled
+    apart = partial(_read_apart, ev, t, address, mask, other)
+    beside = read_between_wraps(ev, t, address, mask, other, apart)
+    return apart(0, ev.nest.lanes) if beside is None else beside
+
+
+def _read_apart(ev: Values, t: T, address: Address, mask: V | None, other: V | None, start: int, count: int) -> V:
+    """`count` lanes from `start` on, at any places."""
+    f, lanes = ev.f, ev.nest.lanes
     if not gathers(f.isa, t, lanes):
-        return _read_by_lane(ev, t, address, mask, other)
-    vt = t.vec(lanes)
-    fill = zero(vt) if other is None else f.splat(other, lanes)
-    return f.gather(vt, lane_pointers(ev, address, lanes), None if mask is None else f.splat(mask, lanes), fill)
+        return f.slice(_read_by_lane(ev, t, address, mask, other), start, count)
+    vt = t.vec(count)
+    fill = zero(vt) if other is None else f.slice(f.splat(other, lanes), start, count)
+    wanted = None if mask is None else f.slice(f.splat(mask, lanes), start, count)
+    return f.gather(vt, f.slice(lane_pointers(ev, address, lanes), start, count), wanted, fill)
 
 
 def _read_scalar(ev: Values, t: T, pointer: V, mask: V | None, other: V | None) -> V:
