@@ -12,6 +12,7 @@ import math
 import os
 import random
 import signal
+import statistics
 import sys
 import time
 
@@ -222,6 +223,7 @@ def test_what_is_compiled_ahead_is_measured_while_the_others_compile():
     subject = Subject((X, 2), bound.compile_config, lambda config: bound.precompile(config, (X, 2)))
     pool = workers.Pool([], [workers.forked(lambda: subject)], together=True)
     ahead = pools.Ahead(kernel, (X, 2), 2, pool, lambda config: config, lambda: None)
+    pools.load_compiler("cpu")
     begin = time.monotonic()
     driver = Driver(kernel, (X, 2), workers=(ahead, lambda config: config))
     driver.deadline = begin + 4.0
@@ -360,6 +362,53 @@ def test_time_that_the_user_gives_is_used_while_there_is_something_new():
 
     driver, _ = searched(Formula(bowl), autotune_budget_seconds=1e6, autotuner_fn=lambda bound, args: Same())
     assert driver.ended == "complete"
+
+
+class Unordered(Formula):
+    """As for a GPU: what is compiled is measured meanwhile, and any of it may be done first."""
+
+    together = True
+
+    def __init__(self, ms, seed):
+        super().__init__(ms)
+        self.chance = random.Random(seed)
+
+    def outcomes(self, deadline=math.inf):
+        while self.jobs:
+            self.jobs.insert(0, self.jobs.pop(self.chance.randrange(len(self.jobs))))
+            jobs, self.jobs = self.jobs[1:], self.jobs[:1]
+            made = list(super().outcomes(deadline))
+            self.jobs += jobs
+            yield from made
+
+
+def test_two_rounds_are_under_way_and_what_is_proposed_does_not_depend_on_which_is_done_first():
+    class Watching(strategies.PatternSearch):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def propose(self, space, times, count):
+            self.seen.append(dict(times))
+            return super().propose(space, times, count)
+
+    runs = []
+    for seed in range(3):
+        watching = Watching()
+        workers = Unordered(lambda config: bowl(config) if config["block_sizes"] != [64, 64] else refuse(), seed)
+        driver, _ = searched(
+            workers,
+            autotune_max_generations=6,
+            autotune_budget_seconds=1e6,
+            autotuner_fn=lambda bound, args, watching=watching: watching,
+        )
+        assert not driver._left() and len(driver.times) + len(driver.failures) >= len(watching.seen[-1])
+        runs.append((watching.seen, driver.times, driver.failures.keys()))
+    assert runs[0] == runs[1] == runs[2]
+    for times in runs[0][0]:  # a round is under way, and counts as usual
+        usual = statistics.median(ms for config, ms in times.items() if ms == runs[0][1].get(config))
+        under_way = [config for config, ms in times.items() if ms != runs[0][1].get(config, math.inf)]
+        assert under_way and {times[config] for config in under_way} == {usual}
 
 
 @pytest.mark.parametrize("given", [0, 6, 30])

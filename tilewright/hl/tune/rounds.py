@@ -2,6 +2,12 @@
 
 A time is that of a candidate relative to the default's in the same rounds, times what the default took first, so that a
 machine that gets busy, or another GPU, spoils no ranking.
+
+Where compiling and measuring do not disturb each other, as for a GPU, a round compiles while the one before is timed:
+
+    strategy      0, 1          2: of 0        3: of 0, 1
+    compilers        | round 0 | round 1 | round 2 | round 3 | ...
+    the GPU                  | round 0 | round 1 | round 2 | ...
 """
 
 from __future__ import annotations
@@ -11,7 +17,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tilewright.hl.config import Config
@@ -21,13 +27,23 @@ from tilewright.hl.tune.pools import Form, Tunable, Workers, make_pool
 from tilewright.hl.tune.progress import Progress
 
 log = logging.getLogger("tilewright.tune")
+_UNDER_WAY = 2  # rounds at once, where compiling and measuring do not disturb each other
 _BATCH = 4  # candidates that are measured as soon as they are compiled, where the two do not disturb each other
 _COMPILING, _SHARE = 0.6, 0.9  # of the time left: for compiling; that a worker is told of, as it is some way behind us
-_SLOW, _PATIENCE, _FEW = (
-    3.0,
-    10.0,
-    4,
-)  # seconds that all may compile; times the median of the others; how many those are
+_SLOW, _PATIENCE, _FEW = 3.0, 10.0, 4
+# seconds that all may compile; times the median of the others; how many those are
+
+
+class _Round:
+    """Configurations that were asked for together.
+
+    Args:
+        wanted: all of them.
+        left: those without an outcome.
+    """
+
+    def __init__(self, wanted: Sequence[Config], left: Sequence[Config]) -> None:
+        self.wanted, self.left = wanted, set(left)
 
 
 class Rounds:
@@ -63,45 +79,96 @@ class Rounds:
         self.progress = Progress(bound.name, shown, clock)
         self._workers: tuple[Workers, Form] | None = workers
         self._configs: list[Config] = []
+        self._rounds: list[_Round] = []
+        self._ready: list[Config] = []  # compiled, to be measured
         self._compiled: dict[Config, Compiled] = {}
         self._usual: float | None = None  # milliseconds of the reference
         self._meanwhile: Callable[[], None] | None = None  # to do once, while workers are busy
 
     def race(self, configs: Sequence[Config]) -> None:
         """Compile, check and time configurations that were not tried before."""
-        wanted = dict.fromkeys(self._allowed(configs))
-        fresh = [config for config in wanted if config not in self.times and config not in self.failures]
-        fresh = [config for config in fresh if not self._recalled(config)]
-        if not fresh or self._over():
-            return
+        self.races(iter([configs]))
+
+    def races(self, proposals: Iterator[Sequence[Config]]) -> None:
+        """The same for rounds of configurations; what is asked for last may look at what is `known`."""
+        share = 1.0 if self._pool()[0].together else _COMPILING
+        while self._begin(proposals):
+            self._follow(proposals, self._clock() + (self.deadline - self._clock()) * share)
+            self.progress.phase = "measuring"
+            self._measure()
+            self._follow(proposals, self.deadline)
+            for round in self._rounds:  # what was not begun at the deadline has no outcome
+                round.left.clear()
+
+    def known(self) -> dict[Config, float]:
+        """Milliseconds of what was tried, infinity for what does not work, the median for what is under way: a strategy
+        neither proposes it again nor learns anything of it. What that is does not depend on who was done first, so that
+        the same times have the same proposals."""
+        seen = len(self._rounds) - self._depth() + 1
+        tried = [config for round in self._rounds[:seen] for config in round.wanted]
+        everything = self.times | dict.fromkeys(self.failures, math.inf)
+        found = {config: everything[config] for config in tried if config in everything}
+        usual = statistics.median([ms for ms in found.values() if math.isfinite(ms)] or [math.inf])
+        return {config: usual for round in self._rounds[seen:] for config in round.wanted} | found
+
+    def _depth(self) -> int:
+        return _UNDER_WAY if self._pool()[0].together else 1
+
+    def _under_way(self) -> list[_Round]:
+        """The rounds from the first that has not ended."""
+        first = next((at for at, round in enumerate(self._rounds) if round.left), len(self._rounds))
+        return self._rounds[first:]
+
+    def _begin(self, proposals: Iterator[Sequence[Config]]) -> bool:
+        """Have rounds compiled until there are as many under way as may be; whether there are any."""
+        while not self._over() and len(self._under_way()) < self._depth():
+            configs = next(proposals, None)
+            if configs is None:
+                break
+            self._compile(list(dict.fromkeys(self._allowed(configs))))
+        return bool(self._under_way())
+
+    def _compile(self, wanted: Sequence[Config]) -> None:
+        """Submit what of a round was not tried before."""
+        begun = self._left()
+        tried = self.times.keys() | self.failures.keys() | begun
+        fresh = [config for config in wanted if config not in tried and not self._recalled(config)]
+        self._rounds.append(_Round(wanted, fresh))
         reference = self.reference()
         if reference is None:
             self._usual = None
-        first = [] if reference is None or reference in self._compiled or reference in fresh else [reference]
+        extra = [] if reference is None or not fresh or reference in {*self._compiled, *begun, *fresh} else [reference]
         workers, form = self._pool()
         self.progress.phase = "compiling"
-        for config in [*first, *fresh]:
+        for config in [*extra, *fresh]:
             try:
                 job = Job([(self._number(config), form(config))], None, self._compile_limit())
             except Exception as error:  # there is no code for it
                 self._fail(config, Failed.of(error, compiling=True))
                 continue
             workers.submit(job)
-        share = 1.0 if workers.together else _COMPILING
-        ready: list[Config] = []
-        for number, outcome in workers.outcomes(self._clock() + (self.deadline - self._clock()) * share):
+
+    def _follow(self, proposals: Iterator[Sequence[Config]], deadline: float) -> None:
+        """Take in what workers send until they are done or time is up, and keep them busy."""
+        workers, _ = self._pool()
+        for number, outcome in workers.outcomes(deadline):
             config = self._configs[number]
             if isinstance(outcome, Compiled):
                 self._compiled[config] = outcome
-                ready += [config] if config in wanted and config not in self.times else []
-                if workers.together and len(ready) >= _BATCH:
-                    ready = self._measure(ready, reference)
+                self._ready += [config] if config in self._left() else []
             else:
-                self._take(config, outcome, reference, wanted)
-        self.progress.phase = "measuring"
-        self._measure(ready, reference)
-        for number, outcome in workers.outcomes(self.deadline):
-            self._take(self._configs[number], outcome, reference, wanted)
+                self._take(config, outcome)
+            if workers.together:
+                self._begin(proposals)
+                if len(self._ready) >= _BATCH or self._is_compiled():
+                    self._measure()
+
+    def _left(self) -> set[Config]:
+        return {config for round in self._under_way() for config in round.left}
+
+    def _is_compiled(self) -> bool:
+        """Whether nothing of the first round under way is to come."""
+        return any(round.left <= self._compiled.keys() for round in self._under_way()[:1])
 
     def _tick(self) -> None:
         meanwhile, self._meanwhile = self._meanwhile, None
@@ -109,9 +176,11 @@ class Rounds:
             meanwhile()
         self.progress.tick()
 
-    def _measure(self, ready: list[Config], reference: Config | None) -> list[Config]:
-        """Submit what is to be measured, in as many parts as there are devices; nothing is ready behind it."""
+    def _measure(self) -> None:
+        """Submit what is to be measured, in as many parts as there are devices."""
         workers, form = self._pool()
+        ready, self._ready = self._ready, []
+        reference = self.reference()
         rest = [config for config in ready if config != reference]
         parts = max(1, min(workers.devices, len(rest)))
         for at in range(parts):
@@ -119,7 +188,6 @@ class Rounds:
             if part and (rest or reference in ready):
                 items = [(self._number(config), form(config)) for config in part if config is not None]
                 workers.submit(Job(items, self._plan(), self._limit()))
-        return []
 
     def timed(self, configs: Sequence[Config], plan: Plan) -> dict[Config, Timed]:
         """Time configurations in one job; the first is the reference."""
@@ -133,10 +201,11 @@ class Rounds:
                 self._fail(self._configs[number], outcome)
         return found if configs[0] in found else {}
 
-    def _take(self, config: Config, outcome: Outcome, reference: Config | None, wanted: Mapping[Config, None]) -> None:
+    def _take(self, config: Config, outcome: Outcome) -> None:
         """Take in an outcome."""
+        reference, wanted = self.reference(), config in self._left()
         if isinstance(outcome, Failed):
-            if config not in self.times and (config in wanted or config == reference):
+            if config not in self.times and (wanted or config == reference):
                 self._fail(config, outcome)
         elif isinstance(outcome, Timed) and config not in self.times:
             usual = statistics.median(outcome.rounds)
@@ -144,16 +213,21 @@ class Rounds:
                 self._usual = self._usual or usual
             related = self._usual is not None and reference is not None and reference not in self.failures
             ms = outcome.ratio * self._usual if related and self._usual is not None else usual
-            if config in wanted:
+            if wanted:
                 self._note_time(config, ms)
                 self.journal.timed(config, ms, outcome, self._compiled.get(config), at=self._at())
 
     def _note_time(self, config: Config, ms: float) -> None:
         self.times[config] = ms
+        self._settle(config)
         self.progress.tried += 1
         self.progress.best = self._fastest()
         self.progress.default = self._usual
         self._say(2, f"  {ms:.4f} ms  {config!r}")
+
+    def _settle(self, config: Config) -> None:
+        for round in self._rounds:
+            round.left.discard(config)
 
     def _rescale(self, usual: float) -> None:
         """Take another time of the reference, by which all others are known: its first one is of a machine that had
@@ -165,6 +239,7 @@ class Rounds:
     def _fail(self, config: Config, failed: Failed) -> None:
         self.failures[config] = f"{failed.kind}: {failed.why}"
         self.times.pop(config, None)
+        self._settle(config)
         self.journal.failed(config, failed, at=self._at())
         self.progress.tried, self.progress.out = self.progress.tried + 1, self.progress.out + 1
         self._say(2, f"  out: {self.failures[config]}  {config!r}")
