@@ -131,7 +131,7 @@ class Driver(Rounds):
         """What is tried, round by round: seeds, their neighbours and chance first, then what the strategy says."""
         space = Space(self.spec, random.Random(self.settings.autotune_random_seed))
         count = max(_ROUND[effort], _EACH * (self.settings.autotune_precompile_jobs or cores()))
-        first = self._first(space, count * self._depth())
+        first = self._first(space, count * self.under_way.depth)
         for at in range(0, len(first), count):
             yield first[at : at + count]
         patience = math.inf if self.settings.autotune_budget_seconds else _IDLE[effort]
@@ -145,7 +145,7 @@ class Driver(Rounds):
             if not proposed:
                 return
             yield proposed
-            stale = 0 if any(config not in known for config in self._rounds[-1].wanted) else stale + 1
+            stale = 0 if any(config not in known for config in self.under_way.last()) else stale + 1
 
     def _first(self, space: Space, count: int) -> Sequence[Config]:
         """What a search begins with, `count` or more."""

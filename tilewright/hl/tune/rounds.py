@@ -2,12 +2,6 @@
 
 A time is that of a candidate relative to the default's in the same rounds, times what the default took first, so that a
 machine that gets busy, or another GPU, spoils no ranking.
-
-Where compiling and measuring do not disturb each other, as for a GPU, a round compiles while the one before is timed:
-
-    strategy      0, 1          2: of 0        3: of 0, 1
-    compilers        | round 0 | round 1 | round 2 | round 3 | ...
-    the GPU                  | round 0 | round 1 | round 2 | ...
 """
 
 from __future__ import annotations
@@ -25,25 +19,13 @@ from tilewright.hl.tune.journal import Journal
 from tilewright.hl.tune.outcomes import Compiled, Failed, Job, Outcome, Plan, Timed
 from tilewright.hl.tune.pools import Form, Tunable, Workers, make_pool
 from tilewright.hl.tune.progress import Progress
+from tilewright.hl.tune.under_way import UnderWay
 
 log = logging.getLogger("tilewright.tune")
-_UNDER_WAY = 2  # rounds at once, where compiling and measuring do not disturb each other
-_BATCH = 4  # candidates that are measured as soon as they are compiled, where the two do not disturb each other
+_BATCH = 4  # compiled candidates that wait for others being measured, where the two do not disturb each other
 _COMPILING, _SHARE = 0.6, 0.9  # of the time left: for compiling; that a worker is told of, as it is some way behind us
 _SLOW, _PATIENCE, _FEW = 3.0, 10.0, 4
 # seconds that all may compile; times the median of the others; how many those are
-
-
-class _Round:
-    """Configurations that were asked for together.
-
-    Args:
-        wanted: all of them.
-        left: those without an outcome.
-    """
-
-    def __init__(self, wanted: Sequence[Config], left: Sequence[Config]) -> None:
-        self.wanted, self.left = wanted, set(left)
 
 
 class Rounds:
@@ -79,8 +61,9 @@ class Rounds:
         self.progress = Progress(bound.name, shown, clock)
         self._workers: tuple[Workers, Form] | None = workers
         self._configs: list[Config] = []
-        self._rounds: list[_Round] = []
+        self._under_way: UnderWay | None = None
         self._ready: list[Config] = []  # compiled, to be measured
+        self._measuring: set[Config] = set()
         self._compiled: dict[Config, Compiled] = {}
         self._usual: float | None = None  # milliseconds of the reference
         self._meanwhile: Callable[[], None] | None = None  # to do once, while workers are busy
@@ -97,43 +80,34 @@ class Rounds:
             self.progress.phase = "measuring"
             self._measure()
             self._follow(proposals, self.deadline)
-            for round in self._rounds:  # what was not begun at the deadline has no outcome
-                round.left.clear()
+            self.under_way.give_up()
+
+    @property
+    def under_way(self) -> UnderWay:
+        """What was asked for and has no outcome yet."""
+        if self._under_way is None:
+            self._under_way = UnderWay(self._pool()[0].together)
+        return self._under_way
 
     def known(self) -> dict[Config, float]:
-        """Milliseconds of what was tried, infinity for what does not work, the median for what is under way: a strategy
-        neither proposes it again nor learns anything of it. What that is does not depend on who was done first, so that
-        the same times have the same proposals."""
-        seen = len(self._rounds) - self._depth() + 1
-        tried = [config for round in self._rounds[:seen] for config in round.wanted]
-        everything = self.times | dict.fromkeys(self.failures, math.inf)
-        found = {config: everything[config] for config in tried if config in everything}
-        usual = statistics.median([ms for ms in found.values() if math.isfinite(ms)] or [math.inf])
-        return {config: usual for round in self._rounds[seen:] for config in round.wanted} | found
-
-    def _depth(self) -> int:
-        return _UNDER_WAY if self._pool()[0].together else 1
-
-    def _under_way(self) -> list[_Round]:
-        """The rounds from the first that has not ended."""
-        first = next((at for at, round in enumerate(self._rounds) if round.left), len(self._rounds))
-        return self._rounds[first:]
+        """What a strategy is told: see `UnderWay.known`."""
+        return self.under_way.known(self.times | dict.fromkeys(self.failures, math.inf))
 
     def _begin(self, proposals: Iterator[Sequence[Config]]) -> bool:
         """Have rounds compiled until there are as many under way as may be; whether there are any."""
-        while not self._over() and len(self._under_way()) < self._depth():
+        while not self._over() and self.under_way.has_room():
             configs = next(proposals, None)
             if configs is None:
                 break
             self._compile(list(dict.fromkeys(self._allowed(configs))))
-        return bool(self._under_way())
+        return bool(self.under_way.left())
 
     def _compile(self, wanted: Sequence[Config]) -> None:
         """Submit what of a round was not tried before."""
-        begun = self._left()
+        begun = self.under_way.left()
         tried = self.times.keys() | self.failures.keys() | begun
         fresh = [config for config in wanted if config not in tried and not self._recalled(config)]
-        self._rounds.append(_Round(wanted, fresh))
+        self.under_way.add(wanted, fresh)
         reference = self.reference()
         if reference is None:
             self._usual = None
@@ -155,20 +129,14 @@ class Rounds:
             config = self._configs[number]
             if isinstance(outcome, Compiled):
                 self._compiled[config] = outcome
-                self._ready += [config] if config in self._left() else []
+                self._ready += [config] if config in self.under_way.left() else []
             else:
+                self._measuring.discard(config)
                 self._take(config, outcome)
             if workers.together:
                 self._begin(proposals)
-                if len(self._ready) >= _BATCH or self._is_compiled():
+                if len(self._ready) >= _BATCH or (self._ready and not self._measuring):
                     self._measure()
-
-    def _left(self) -> set[Config]:
-        return {config for round in self._under_way() for config in round.left}
-
-    def _is_compiled(self) -> bool:
-        """Whether nothing of the first round under way is to come."""
-        return any(round.left <= self._compiled.keys() for round in self._under_way()[:1])
 
     def _tick(self) -> None:
         meanwhile, self._meanwhile = self._meanwhile, None
@@ -186,6 +154,7 @@ class Rounds:
         for at in range(parts):
             part = [*([reference] if reference in self._compiled else ()), *rest[at::parts]]
             if part and (rest or reference in ready):
+                self._measuring |= {config for config in part if config is not None}
                 items = [(self._number(config), form(config)) for config in part if config is not None]
                 workers.submit(Job(items, self._plan(), self._limit()))
 
@@ -203,7 +172,7 @@ class Rounds:
 
     def _take(self, config: Config, outcome: Outcome) -> None:
         """Take in an outcome."""
-        reference, wanted = self.reference(), config in self._left()
+        reference, wanted = self.reference(), config in self.under_way.left()
         if isinstance(outcome, Failed):
             if config not in self.times and (wanted or config == reference):
                 self._fail(config, outcome)
@@ -219,15 +188,11 @@ class Rounds:
 
     def _note_time(self, config: Config, ms: float) -> None:
         self.times[config] = ms
-        self._settle(config)
+        self.under_way.settle(config)
         self.progress.tried += 1
         self.progress.best = self._fastest()
         self.progress.default = self._usual
         self._say(2, f"  {ms:.4f} ms  {config!r}")
-
-    def _settle(self, config: Config) -> None:
-        for round in self._rounds:
-            round.left.discard(config)
 
     def _rescale(self, usual: float) -> None:
         """Take another time of the reference, by which all others are known: its first one is of a machine that had
@@ -239,7 +204,7 @@ class Rounds:
     def _fail(self, config: Config, failed: Failed) -> None:
         self.failures[config] = f"{failed.kind}: {failed.why}"
         self.times.pop(config, None)
-        self._settle(config)
+        self.under_way.settle(config)
         self.journal.failed(config, failed, at=self._at())
         self.progress.tried, self.progress.out = self.progress.tried + 1, self.progress.out + 1
         self._say(2, f"  out: {self.failures[config]}  {config!r}")

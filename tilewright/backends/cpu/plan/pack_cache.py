@@ -207,9 +207,10 @@ def _entries(keys: Sequence[SSAValue], place: Operation, kernel: FuncOp) -> int:
     Programs run in the order of their numbers along axis 0, then 1, then 2: what is made of the last axis alone that a
     kernel asks for goes on and on, so one is enough; what else there is may come again after others.
     """
-    last = max((property_int(op, "axis") for op in every(kernel, GetProgramIdOp)), default=0)
+    axes: dict[SSAValue, int] = {op.results[0]: property_int(op, "axis") for op in every(kernel, GetProgramIdOp)}
+    last = max(axes.values(), default=0)
     again = last > 0 or _outer_loop(place) is not None  # other programs, or the same one later
-    if not again and any(isinstance(defining_op(value), GetProgramIdOp) for value in _told(keys)):
+    if not again and axes.keys() & _told(keys):
         return 0
     own, invariants = False, dict[SSAValue, bool]()
     for key in keys:
@@ -219,7 +220,7 @@ def _entries(keys: Sequence[SSAValue], place: Operation, kernel: FuncOp) -> int:
             op = defining_op(value)
             if is_invariant(value, invariants):
                 continue
-            if isinstance(op, GetProgramIdOp) and property_int(op, "axis") == last:
+            if axes.get(value) == last:
                 continue
             if op is None or (ring_of(op) is None and not isinstance(op, _RUNS)):
                 return tuning.KEPT_KEYS
