@@ -158,7 +158,7 @@ def test_what_a_host_prepares_in_early_calls_makes_no_candidate_hopeless():
         left = list(seconds)
         return lambda x: (time.sleep(left.pop(0) if len(left) > 1 else left[0]), x * 2)[1]
 
-    functions = {0: function(0.001), 1: function(0.05, 0.05, 0.001), 2: function(0.05)}
+    functions = {0: function(0.005), 1: function(0.25, 0.25, 0.005), 2: function(0.25)}
     said = {}
     Bench(Subject((X,), functions.__getitem__, lambda what: ())).do(
         Job([(number, number) for number in functions], Plan()), lambda number, outcome: said.update({number: outcome})

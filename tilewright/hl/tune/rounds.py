@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tilewright.hl.config import Config
+from tilewright.hl.settings import Settings
 from tilewright.hl.tune.journal import Journal
 from tilewright.hl.tune.outcomes import Compiled, Failed, Job, Outcome, Plan, Timed
 from tilewright.hl.tune.pools import Form, Tunable, Workers, make_pool
 from tilewright.hl.tune.progress import Progress
+from tilewright.hl.tune.spec import ConfigSpec
 from tilewright.hl.tune.under_way import UnderWay
 
 log = logging.getLogger("tilewright.tune")
@@ -99,7 +101,7 @@ class Rounds:
             configs = next(proposals, None)
             if configs is None:
                 break
-            self._compile(list(dict.fromkeys(self._allowed(configs))))
+            self._compile(list(dict.fromkeys(_allowed(configs, self.spec, self.settings))))
         return bool(self.under_way.left())
 
     def _compile(self, wanted: Sequence[Config]) -> None:
@@ -116,7 +118,11 @@ class Rounds:
         self.progress.phase = "compiling"
         for config in [*extra, *fresh]:
             try:
-                job = Job([(self._number(config), form(config))], None, self._compile_limit())
+                job = Job(
+                    [(self._number(config), form(config))],
+                    None,
+                    _seconds_to_compile(self.settings, self._compiled.values()),
+                )
             except Exception as error:  # there is no code for it
                 self._fail(config, Failed.of(error, compiling=True))
                 continue
@@ -156,12 +162,18 @@ class Rounds:
             if part and (rest or reference in ready):
                 self._measuring |= {config for config in part if config is not None}
                 items = [(self._number(config), form(config)) for config in part if config is not None]
-                workers.submit(Job(items, self._plan(), self._limit()))
+                workers.submit(Job(items, self._plan(), _seconds_to_run(self.settings, self._usual)))
 
     def timed(self, configs: Sequence[Config], plan: Plan) -> dict[Config, Timed]:
         """Time configurations in one job; the first is the reference."""
         workers, form = self._pool()
-        workers.submit(Job([(self._number(config), form(config)) for config in configs], plan, self._limit()))
+        workers.submit(
+            Job(
+                [(self._number(config), form(config)) for config in configs],
+                plan,
+                _seconds_to_run(self.settings, self._usual),
+            )
+        )
         found: dict[Config, Timed] = {}
         for number, outcome in workers.outcomes(self.deadline):
             if isinstance(outcome, Timed):
@@ -227,13 +239,6 @@ class Rounds:
         default = self.spec.default_config()
         return None if default in self.failures else default
 
-    def _allowed(self, configs: Sequence[Config]) -> Iterable[Config]:
-        fixed, allowed = self.settings.autotune_config_overrides or {}, self.settings.autotune_config_filter
-        for config in configs:
-            made = self.spec.normalize({**config, **fixed}) if fixed else config
-            if allowed is None or allowed(made):
-                yield made
-
     def _pool(self) -> tuple[Workers, Form]:
         if self._workers is None:
             workers, form, note = make_pool(self.bound, self.args, self._tick)
@@ -251,17 +256,6 @@ class Rounds:
         how = self.settings
         given = how.autotune_accuracy_check, how.autotune_baseline_atol, how.autotune_baseline_rtol
         return Plan(*given, rep=rep, drop=drop, seconds=_SHARE * (self.deadline - self._clock()))
-
-    def _limit(self) -> float:
-        """Seconds that a run of a candidate may take."""
-        most = self.settings.autotune_benchmark_timeout or math.inf
-        return most if self._usual is None else min(most, max(_SLOW, self._usual / 10))
-
-    def _compile_limit(self) -> float:
-        """Seconds that compiling a candidate may take; code that takes far longer than the others spills registers."""
-        most = self.settings.autotune_compile_timeout or math.inf
-        known = [compiled.seconds for compiled in self._compiled.values()]
-        return most if len(known) < _FEW else min(most, max(_SLOW, _PATIENCE * statistics.median(known)))
 
     def close(self) -> None:
         """Make an end of the workers; a later race has new ones."""
@@ -284,3 +278,24 @@ class Rounds:
         if self.settings.autotune_log_level >= level:
             self.progress.close()
             print(f"[hl] {text}", file=sys.stderr)
+
+
+def _allowed(configs: Sequence[Config], spec: ConfigSpec, settings: Settings) -> Iterable[Config]:
+    """What the user's settings leave of configurations."""
+    fixed, allowed = settings.autotune_config_overrides or {}, settings.autotune_config_filter
+    for config in configs:
+        made = spec.normalize({**config, **fixed}) if fixed else config
+        if allowed is None or allowed(made):
+            yield made
+
+
+def _seconds_to_run(settings: Settings, usual: float | None) -> float:
+    """How long a run of a candidate may take, where the reference takes `usual` milliseconds."""
+    most = settings.autotune_benchmark_timeout or math.inf
+    return most if usual is None else min(most, max(_SLOW, usual / 10))
+
+
+def _seconds_to_compile(settings: Settings, compiled: Iterable[Compiled]) -> float:
+    """How long compiling a candidate may take, as others did; code that takes far longer spills registers."""
+    most, known = settings.autotune_compile_timeout or math.inf, [one.seconds for one in compiled]
+    return most if len(known) < _FEW else min(most, max(_SLOW, _PATIENCE * statistics.median(known)))
