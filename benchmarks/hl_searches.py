@@ -96,8 +96,13 @@ CASES: dict[str, tuple[str, Callable[[], Arguments]]] = {
 def of_helion(theirs: ModuleType, name: str, args: Arguments, seconds: float) -> Found:
     """What Helion's search finds, and how long it takes; or why it does not."""
     helion: Any = importlib.import_module("helion")
-    # what it would start to measure in imports Helion anew, without the name that `kernels_for_helion` defines
-    options = {"autotune_budget_seconds": int(seconds), "autotune_benchmark_subprocess": False}
+    # What it would start to measure in imports Helion anew, without the name that `kernels_for_helion` defines; one
+    # candidate that it compiles for its minute would be all that a short search does.
+    options = {
+        "autotune_budget_seconds": int(seconds),
+        "autotune_benchmark_subprocess": False,
+        "autotune_compile_timeout": min(60, max(3, int(seconds / 4))),
+    }
     begin = time.perf_counter()
     try:
         best = helion.kernel(getattr(theirs, CASES[name][0]), **options).autotune(args)

@@ -11,6 +11,7 @@ race) and processor time of this process and all others. `benchmarks.hl_searches
 from __future__ import annotations
 
 import argparse
+import collections
 import json
 import os
 import platform
@@ -64,6 +65,7 @@ def search(kernel: Any, args: tuple[Any, ...], effort: str, strategy: str, secon
     last = journal.read(bound.get_cached_path().with_suffix(journal.SUFFIX))[-1]
     tried = {json.dumps(row["config"], sort_keys=True) for row in last.rows}
     assert last.end is not None
+    out = collections.Counter(row["failed"] for row in last.rows if "failed" in row)
     ms, default = last.end["ms"], last.end["default_ms"]
     return {
         "strategy": strategy or "default",
@@ -72,6 +74,8 @@ def search(kernel: Any, args: tuple[Any, ...], effort: str, strategy: str, secon
         "configurations": len(tried),
         "a_second": len(tried) / took,
         "of_the_default": ms / default if ms and default else None,
+        "first_after": min((row["at"] for row in last.rows), default=None),
+        "out": dict(out),
         "best": best.config,
         "end": last.end["end"],
     }

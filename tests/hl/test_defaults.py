@@ -128,10 +128,17 @@ def test_rows_of_one_batch_follow_each_other(monkeypatch):
     assert default(monkeypatch, CPU, attention, *[(8, 512, 64)] * 3, dtype=torch.float32)["loop_orders"] == [[1, 0]]
 
 
-@pytest.mark.parametrize(("width", "blocks", "warps"), [(64, [1, 128, 64], 4), (128, [1, 128, 128], 8)])
-def test_two_programs_hide_work_between_products_where_they_fit(monkeypatch, width, blocks, warps):
-    found = default(monkeypatch, H200, attention, *[(64, 2048, width)] * 3)
-    assert (found["block_sizes"], found["num_warps"]) == (blocks, warps)
+@pytest.mark.parametrize(
+    ("width", "dtype", "blocks", "warps", "stages"),
+    [
+        (64, torch.float16, [1, 128, 64], 4, 3),  # three programs, as in the registers
+        (64, torch.float32, [1, 128, 64], 4, 2),  # two: a pipeline is worth more than a third one
+        (128, torch.float16, [1, 128, 128], 8, 3),
+    ],
+)
+def test_programs_hide_work_between_products_where_they_fit(monkeypatch, width, dtype, blocks, warps, stages):
+    found = default(monkeypatch, H200, attention, *[(64, 2048, width)] * 3, dtype=dtype)
+    assert (found["block_sizes"], found["num_warps"], found["num_stages"]) == (blocks, warps, stages)
 
 
 def of_keys(q, k, v, up):

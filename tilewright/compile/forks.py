@@ -49,6 +49,9 @@ class ForkExecutor(Executor):
         deadline: the `time.monotonic()` at which what has begun gets a `TimeoutError`, and the rest a `CancelledError`.
         lost: the error of a call whose child has died; whoever waits for a compilation takes a `BrokenExecutor` as a
             reason to compile in its own process.
+
+    Attributes:
+        limit: seconds after which any call is ended with a `TimeoutError`.
     """
 
     def __init__(
@@ -59,13 +62,15 @@ class ForkExecutor(Executor):
         lost: type[Exception] = BrokenExecutor,
     ) -> None:
         self._workers, self._patience, self._deadline, self._lost = workers, patience, deadline, lost
+        self.limit = math.inf
         self._lock = threading.RLock()
         self._waiting: list[_Task] = []
+        self._batch: _Batch | None = None  # the last one that was begun
         self._running = selectors.DefaultSelector()
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> CallFuture:
         """Have a child call `fn`; the result, or the error, is pickled."""
-        task = _Task(lambda: fn(*args, **kwargs), _ForkFuture(self))
+        task = _Task(lambda: fn(*args, **kwargs), CallFuture(self))
         with self._lock:
             self._waiting.append(task)
         return task.future
@@ -87,67 +92,72 @@ class ForkExecutor(Executor):
         self.shutdown()
 
     def pump(self, timeout: float | None) -> bool:
-        """Take in what children have sent; if there are none, start some. False if there is nothing to wait for.
+        """Start children while there is room for them, and take in what they have sent. False if there is nothing to
+        wait for.
 
         Args:
             timeout: seconds to wait for one of them; None for as long as it takes.
         """
         with self._lock:
-            if not self._running.get_map() and not self._start():
-                return False
+            while self._room() and (batch := self._open()) is not None:
+                child = batch.fork()
+                self._running.register(child.replies, selectors.EVENT_READ, child)
             for child in self._heard(timeout):
                 if not child.receive():
                     self._running.unregister(child.replies)
-                    child.end(self._lost)
-                    if not self._running.get_map():  # what is left of the batch, if all children have died
-                        self._waiting[:0] = [task for task in child.batch.tasks if not task.future.done()]
-            return True
+                    self._waiting[:0] = child.end(self._lost)
+            return bool(self._running.get_map() or self._waiting)
+
+    def _room(self) -> bool:
+        return len(self._running.get_map()) < self._workers
+
+    def _open(self) -> _Batch | None:
+        """The calls that further children are for; None if all have been taken."""
+        late = time.monotonic() >= self._deadline
+        if self._batch is not None and self._batch.is_open():
+            return None if late else self._batch
+        tasks = [task for task in self._waiting[:_MOST] if task.begins()]
+        del self._waiting[:_MOST]
+        for task in tasks if late else ():
+            task.future.set_exception(CancelledError("not begun: there was no more time"))
+        self._batch = _Batch(tasks) if tasks and not late else None
+        return self._batch
 
     def _heard(self, timeout: float | None) -> list[_Child]:
         """The children that have something to say within `timeout` seconds; those that are too slow are ended, so that
         they have."""
         children: list[_Child] = [key.data for key in self._running.get_map().values()]
-        limit = children[0].batch.limit(self._patience) if children else None
         busy = [child for child in children if child.taken is not None and not child.late]
-        if limit is not None and busy:
-            left = max(0.0, min(child.began for child in busy) + limit - time.monotonic())
-            timeout = left if timeout is None else min(timeout, left)
-        if self._deadline < math.inf and busy:
-            left = max(0.0, self._deadline - time.monotonic())
+        if not children:
+            return []
+        ends = [child.began + min(self.limit, child.batch.limit(self._patience)) for child in busy]
+        last = min([*ends, self._deadline]) if busy else math.inf
+        if last < math.inf:
+            left = max(0.0, last - time.monotonic())
             timeout = left if timeout is None else min(timeout, left)
         heard: list[_Child] = [key.data for key, _ in self._running.select(timeout)]
-        if time.monotonic() >= self._deadline:
-            for child in busy:
+        now = time.monotonic()
+        for child, end in zip(busy, ends, strict=True):
+            if now >= self._deadline:
                 child.stop("stopped: there was no more time")
-        if limit is not None and not heard:
-            for child in busy:
-                child.stop_after(limit)
+            elif now >= end and child not in heard:
+                child.stop(f"stopped after {end - child.began:.1f} s{child.batch.described()}")
         return heard
 
-    def _start(self) -> bool:
-        """Fork children off for the calls that wait."""
-        batch = _Batch([task for task in self._waiting[:_MOST] if task.begins()])
-        del self._waiting[:_MOST]
-        if time.monotonic() >= self._deadline:
-            for task in batch.tasks:
-                task.future.set_exception(CancelledError("not begun: there was no more time"))
-            return bool(self._waiting)
-        if not batch.tasks:
-            return bool(self._waiting)
-        calls, end = os.pipe()
-        os.write(end, b"".join(map(_NUMBER.pack, range(len(batch.tasks)))))
-        os.close(end)
-        for _ in range(min(self._workers, len(batch.tasks))):
-            child = _Child.fork(batch, calls)
-            self._running.register(child.replies, selectors.EVENT_READ, child)
-        os.close(calls)
-        return True
 
+class CallFuture(Future[Any]):
+    """The result of a call; whoever waits for it keeps the children going.
 
-class _ForkFuture(Future[Any]):
+    Args:
+        executor: has it called.
+
+    Attributes:
+        seconds: that the call took.
+    """
+
     def __init__(self, executor: ForkExecutor) -> None:
         super().__init__()
-        self._executor = executor
+        self._executor, self.seconds = executor, 0.0
 
     def result(self, timeout: float | None = None) -> Any:
         while not self.done() and self._executor.pump(timeout):
@@ -158,7 +168,7 @@ class _ForkFuture(Future[Any]):
 @dataclass(eq=False)
 class _Task:
     call: Callable[[], Any]
-    future: Future[Any]
+    future: CallFuture
 
     def begins(self) -> bool:
         """Whether it is to be called; not if somebody has cancelled it."""
@@ -190,18 +200,50 @@ class _Batch:
     tasks: Sequence[_Task]
     seconds: list[float] = field(default_factory=list)
 
-    @property
-    def median(self) -> float:
-        """Of the seconds that calls took which have ended."""
+    def __post_init__(self) -> None:
+        self._calls, end = os.pipe()
+        os.write(end, b"".join(map(_NUMBER.pack, range(len(self.tasks)))))
+        os.close(end)
+        self._forked = self._ended = self._taken = 0
+
+    def is_open(self) -> bool:
+        """Whether a further child has something to do."""
+        return max(self._forked, self._taken) < len(self.tasks)
+
+    def fork(self) -> _Child:
+        """A child for its calls."""
+        self._forked += 1
+        return _Child.fork(self, self._calls)
+
+    def take(self, number: int) -> _Task:
+        """A child has taken a call."""
+        self._taken += 1
+        return self.tasks[number]
+
+    def leave(self) -> list[_Task]:
+        """A child has ended: what is left if it was the last one, as children have died."""
+        self._ended += 1
+        if self._ended < self._forked:
+            return []
+        self._forked = len(self.tasks)
+        os.close(self._calls)
+        return [task for task in self.tasks if not task.future.done()]
+
+    def limit(self, patience: float | None) -> float:
+        """Seconds that a call may take; infinity while too few have ended to tell."""
+        if patience is None or len(self.seconds) < max(_FEW, len(self.tasks) // 2):
+            return math.inf
+        return max(_SECONDS_ANYWAY, patience * self._median())
+
+    def described(self) -> str:
+        """How the other calls did, in words."""
+        ended = f", when {len(self.seconds)} of {len(self.tasks)} had ended"
+        return f"{ended}, half of them within {self._median():.2f} s" if self.seconds else ended
+
+    def _median(self) -> float:
         import statistics  # not needed to import the package
 
         return statistics.median(self.seconds)
-
-    def limit(self, patience: float | None) -> float | None:
-        """Seconds that a call may take; None while too few have ended to tell."""
-        if patience is None or len(self.seconds) < max(_FEW, len(self.tasks) // 2):
-            return None
-        return max(_SECONDS_ANYWAY, patience * self.median)
 
 
 @dataclass(eq=False)
@@ -248,35 +290,28 @@ class _Child:
             end = _REPLY.size + size
             if len(self.received) < end:
                 break
-            task = self.batch.tasks[number]
             if size:
-                self.batch.seconds.append(time.monotonic() - self.began)
+                task, seconds = self.batch.tasks[number], time.monotonic() - self.began
+                self.batch.seconds.append(seconds)
+                task.future.seconds = seconds
                 task.finish(bytes(self.received[_REPLY.size : end]))
-            self.taken, self.began = None if size else task, time.monotonic()
+            self.taken, self.began = None if size else self.batch.take(number), time.monotonic()
             del self.received[:end]
         return bool(data)
-
-    def stop_after(self, limit: float) -> None:
-        """End it if the call that it has taken takes longer than `limit` seconds."""
-        if time.monotonic() - self.began >= limit:
-            ended = self.batch.seconds
-            self.stop(
-                f"stopped after {limit:.1f} s, when {len(ended)} of {len(self.batch.tasks)} had ended, half of them "
-                f"within {self.batch.median:.2f} s"
-            )
 
     def stop(self, late: str) -> None:
         """End it, and say that of the call that it has taken."""
         self.late = late
         os.kill(self.pid, signal.SIGKILL)
 
-    def end(self, lost: type[Exception]) -> None:
-        """It has closed its pipe: a call that it has taken and not answered is lost."""
+    def end(self, lost: type[Exception]) -> list[_Task]:
+        """It has closed its pipe: a call that it has taken and not answered is lost. Given are calls for others."""
         os.close(self.replies)
         _, status = os.waitpid(self.pid, 0)
         if self.taken is not None:
             died = lost(f"a process that compiled ended with status {status}")
             self.taken.future.set_exception(TimeoutError(self.late) if self.late else died)
+        return self.batch.leave()
 
 
 def _live(batch: Sequence[_Task], calls: int, replies: int) -> None:

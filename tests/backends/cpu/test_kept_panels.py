@@ -101,3 +101,27 @@ def test_what_a_program_stores_elsewhere_leaves_panels_alone() -> None:
     want = 0.5 * (a[32:] @ (0.5 * (a[:32] @ b)))
     compiled((1,), a, b, b)
     np.testing.assert_array_equal(b, want)
+
+
+@tilewright.jit
+def of_images(a, b, c, SHARED: tl.constexpr):
+    """A program for each row of each image; with SHARED the images have their rows in common."""
+    pid, n, k = tl.program_id(0), tl.arange(0, 32), tl.arange(0, 16)
+    image, row = pid % 3, pid // 3
+    first = row * 512 if SHARED else (image + 1) * 2048 + row * 512
+    y = tl.load(b + first + k[:, None] * 32 + n[None, :])
+    acc = tl.dot(tl.load(a + n[:, None] * 16 + k[None, :]), y)
+    tl.store(c + pid * 1024 + n[:, None] * 32 + n[None, :], acc)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_no_other_program_wants_is_not_kept(shared: bool) -> None:
+    """Quotient and remainder together are the number of the program."""
+    compiled = Compiled(built_ir(of_images, dict.fromkeys("abc", "*fp32"), SHARED=shared))
+    assert ("dot.kept." in compiled.program.llvm) is shared
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((32, 16), (4, 4, 16, 32)))
+    c = np.zeros((12, 32, 32), np.float32)
+    compiled((12,), a, b, c)
+    for number in range(12):
+        np.testing.assert_array_equal(c[number], a @ b[0 if shared else 1 + number % 3, number // 3])

@@ -91,7 +91,7 @@ class Bench:
             try:
                 run, wrong = self._tried(what, plan)
                 hopeless = max(1.0, _HOPELESS * again[reference]) if plan.drop and runs else math.inf
-                ms = 0.0 if wrong else self._again(run, hopeless)
+                ms = 0.0 if wrong else self._again(run, hopeless if runs else 0.0)
             except Exception as error:
                 send(number, Failed.of(error))
                 continue
@@ -140,7 +140,10 @@ class Bench:
         return run, wrong
 
     def _again(self, run: testing.Candidate, hopeless: float) -> float:
-        """Milliseconds of a further run; of the fastest of a few while they take longer than `hopeless`."""
+        """Milliseconds of a further run; of the fastest of a few while they take longer than `hopeless`.
+
+        All runs of the reference do: others are hopeless beside it.
+        """
         ms = 1e3 * self._seconds(run.once)
         for _ in range(_CHANCES - 1):
             if ms > hopeless:

@@ -14,7 +14,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tilewright.hl import environment, exc
@@ -29,7 +29,7 @@ from tilewright.hl.tune.strategies import Space, Strategy
 
 _SECONDS = {"quick": 10.0, "full": 600.0}
 _ROUND = {"quick": 8, "full": 16}  # candidates of a round, at least
-_EACH = {"quick": 2, "full": 4}  # for each process that compiles: the end of a round leaves most of them idle
+_EACH = 2  # and for each process that compiles
 _IDLE = {"quick": 3, "full": 6}  # so many rounds that improve less than _ENOUGH end a search whose time nobody set
 _ENOUGH = 0.005
 _STALE = 3  # so many rounds without a configuration that was not tried before end any search
@@ -124,28 +124,36 @@ class Driver(Rounds):
 
     def _explore(self, effort: str, strategy: Strategy) -> None:
         """Rounds of proposals."""
+        self.races(self._proposals(effort, strategy))
+        self.ended = "deadline" if self._over() else "complete"
+
+    def _proposals(self, effort: str, strategy: Strategy) -> Iterator[Sequence[Config]]:
+        """What is tried, round by round: seeds, their neighbours and chance first, then what the strategy says."""
         space = Space(self.spec, random.Random(self.settings.autotune_random_seed))
-        given = map(self.spec.normalize, self.settings.autotune_seed_configs or ())
-        seeds = list(dict.fromkeys([space.default(), *given, *self._starts]))
-        each = _EACH[effort] if self._pool()[0].together else 2
-        count = max(_ROUND[effort], each * (self.settings.autotune_precompile_jobs or cores()))
-        room = max(0, count - len(seeds))
-        near = strategies.PatternSearch().propose(space, dict.fromkeys(seeds, 0.0), room // 2)
-        self.race([*seeds, *near, *(space.random() for _ in range(room - len(near)))])
+        count = max(_ROUND[effort], _EACH * (self.settings.autotune_precompile_jobs or cores()))
+        first = self._first(space, count * self.under_way.depth)
+        for at in range(0, len(first), count):
+            yield first[at : at + count]
         patience = math.inf if self.settings.autotune_budget_seconds else _IDLE[effort]
-        idle, stale, rounds, best = 0, 0, 0, self._fastest()
-        while idle < patience and stale < _STALE and not self._over():
-            if self.settings.autotune_max_generations and rounds >= self.settings.autotune_max_generations:
-                return
-            tried = self.times | dict.fromkeys(self.failures, math.inf)
-            proposed = list(strategy.propose(space, tried, count))
+        most = self.settings.autotune_max_generations or math.inf
+        idle, stale, rounds, best = 0, 0, 0, math.inf
+        while idle < patience and stale < _STALE and rounds < most:
+            known = self.known()
+            now, rounds = min(known.values(), default=math.inf), rounds + 1
+            idle, best = (idle + 1, best) if rounds > 1 and now > best * (1 - _ENOUGH) else (0, now)
+            proposed = list(strategy.propose(space, known, count))
             if not proposed:
                 return
-            self.race(proposed)
-            now, rounds = self._fastest(), rounds + 1
-            idle, best = (idle + 1, best) if now > best * (1 - _ENOUGH) else (0, now)
-            stale = stale + 1 if len(self.times) + len(self.failures) == len(tried) else 0
-        self.ended = "deadline" if self._over() else "complete"
+            yield proposed
+            stale = 0 if any(config not in known for config in self.under_way.last()) else stale + 1
+
+    def _first(self, space: Space, count: int) -> Sequence[Config]:
+        """What a search begins with, `count` or more."""
+        given = map(self.spec.normalize, self.settings.autotune_seed_configs or ())
+        seeds = list(dict.fromkeys([space.default(), *given, *self._starts]))
+        room = max(0, count - len(seeds))
+        near = strategies.PatternSearch().propose(space, dict.fromkeys(seeds, 0.0), room // 2)
+        return [*seeds, *near, *(space.random() for _ in range(room - len(near)))]
 
     def _strategy(self, effort: str) -> Strategy:
         wanted = self.settings.autotuner_fn

@@ -135,14 +135,10 @@ class Facts:
             return int(next_power_of_2(self.actual.get(atom) or 1) if atom.kind == "host" else own.get(atom, 1))
 
         largest: tuple[int, Value | None] = (1, None)
-        for at, graph in enumerate(self.graphs):
+        for at, value, parts in tiles(self):
             rolled = {dim: chunk for (which, dim), chunk in chunks.items() if which == at and chunk is not None}
-            for node in walk(graph.region):
-                for value in (*node.outs, *stored(node)):
-                    extents = (
-                        rolled.get(dim) or dim.static * math.prod(map(lanes, dim.cut.atoms)) for dim in value.dims
-                    )
-                    largest = max(largest, (math.prod(extents), value), key=lambda found: found[0])
+            extents = (rolled.get(dim) or dim.static * math.prod(map(lanes, atoms)) for dim, atoms in parts)
+            largest = max(largest, (math.prod(extents), value), key=lambda found: found[0])
         return largest
 
     def has_product(self) -> bool:
@@ -197,6 +193,17 @@ def uses(node: Node, axis: Axis) -> bool:
     """Whether a node reads the first index of an axis."""
     found = symbols((node.args, node.kwargs))
     return any(atom == axis.offset for symbol in found for atom in symbol.atoms())
+
+
+@once
+def tiles(facts: Facts) -> list[tuple[int, Value, list[tuple[Dim, Sequence[Atom]]]]]:
+    """(number of the graph, a tile, its dimensions with what they are products of), one of each shape in each graph."""
+    found: dict[tuple[int, tuple[Dim, ...]], Value] = {}
+    for at, graph in enumerate(facts.graphs):
+        for node in walk(graph.region):
+            for value in (*node.outs, *stored(node)):
+                found.setdefault((at, tuple(value.dims)), value)
+    return [(at, value, [(dim, dim.cut.atoms) for dim in dims]) for (at, dims), value in found.items()]
 
 
 @once

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Executor, Future, as_completed
+from concurrent.futures import CancelledError, Executor, as_completed
 from concurrent.futures import TimeoutError as LateError
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import torch
@@ -24,7 +25,7 @@ from tilewright.hl.tune.spec import ConfigSpec
 from tilewright.hl.tune.workers import Pool, forked
 
 _STEP = 0.02  # seconds that are waited for a compiler before a look at who measures
-_PATIENCE = 5.0  # times the median of the other compilations that one may take, while a round waits for it
+_PATIENCE = 5.0  # times the median of the other compilations that one may take, as the next round waits for it
 
 
 class Tunable(Protocol):
@@ -135,34 +136,27 @@ class Ahead:
 
     def outcomes(self, deadline: float = float("inf")) -> Iterator[tuple[int, Outcome]]:
         """As `Pool.outcomes`: what is compiled comes as soon as it is, and is measured while the others compile."""
-        jobs, self._jobs = self._jobs, []
-        if jobs:
-            rounds = -(-len(jobs) // self._count)
-            last = min(deadline, time.monotonic() + rounds * max(limit for _, _, limit in jobs))
-            yield from self._compiled([(number, config) for number, config, _ in jobs], last)
-        yield from self._benches.outcomes(deadline)
-
-    def _compiled(self, jobs: Sequence[tuple[int, Config]], deadline: float) -> Iterator[tuple[int, Outcome]]:
         executor = _Recording(self._count, _PATIENCE, deadline, LostError)
-        begun: dict[int, tuple[Sequence[Any] | Exception, list[Future[Any]]]] = {}
-        start, ended = time.monotonic(), 0
+        begun: dict[int, _Begun] = {}
         with executor, tilewright.AsyncCompileMode(executor, ignore_errors=True):
-            for number, config in jobs:
-                executor.begun = []
-                try:
-                    begun[number] = list(self._bound.precompile(config, self._args) or ()), executor.begun
-                except Exception as error:
-                    begun[number] = error, executor.begun
-            while begun:
-                for number in [number for number, (_, parts) in begun.items() if all(part.done() for part in parts)]:
-                    ended += 1
-                    seconds = (time.monotonic() - start) / -(-ended // self._count)
-                    outcome = _outcome(begun.pop(number)[0], seconds)
+            while True:
+                for at in range(len(self._jobs)):
+                    number, config, executor.limit = self._jobs.pop(0)
+                    begun[number] = executor.begin(lambda config=config: self._bound.precompile(config, self._args))  # type: ignore[misc]
+                    if at == self._count - 1:  # the host code of all others may take a second
+                        executor.pump(0.0)
+                    yield from self._benches.turn(deadline, 0.0) or ()
+                for number in [number for number, made in begun.items() if made.done()]:
+                    outcome = begun.pop(number).outcome()
                     if outcome is not None:
                         yield number, outcome
-                executor.pump(_STEP)
-                yield from self._benches.turn(deadline, 0.0) or ()
+                if begun:
+                    executor.pump(_STEP)
+                heard = self._benches.turn(deadline, 0.0 if begun else _STEP)
+                yield from heard or ()
                 self._tick()
+                if heard is None and not begun and not self._jobs:
+                    return
 
     def close(self) -> None:
         """Make an end of the workers."""
@@ -174,33 +168,58 @@ class LostError(RuntimeError):
     """A process that compiled has died."""
 
 
+@dataclass(frozen=True)
+class _Begun:
+    """A candidate whose host code has run.
+
+    Args:
+        kernels: that it compiles, or why it does not.
+        parts: what other processes do of that.
+    """
+
+    kernels: Sequence[Any] | Exception
+    parts: Sequence[Any]
+
+    def done(self) -> bool:
+        """Whether everything has been compiled, or has failed."""
+        return all(part.done() for part in self.parts)
+
+    def outcome(self) -> Outcome | None:
+        """What has become of it; None where the deadline came before its compilation was begun."""
+        try:
+            if isinstance(self.kernels, Exception):
+                raise self.kernels
+            made = [kernel.result() if hasattr(kernel, "result") else kernel for kernel in self.kernels]
+        except CancelledError:
+            return None
+        except LostError as error:
+            return Failed("crash", str(error))
+        except TimeoutError as error:
+            return Failed("timeout", str(error))
+        except Exception as error:
+            return Failed.of(error, compiling=True)
+        registers = max((kernel.n_regs for kernel in made), default=0)
+        seconds = sum(part.seconds for part in self.parts)
+        return Compiled(seconds, registers, sum(kernel.n_spills for kernel in made))
+
+
 class _Recording(testing.ForkExecutor):
-    """Remembers what it was last given to do."""
+    """Remembers what it is given to do."""
 
-    begun: list[Future[Any]]
+    _parts: list[Any]
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def begin(self, compile: Callable[[], Any]) -> _Begun:
+        """Run the host code of a candidate."""
+        self._parts = []
+        try:
+            return _Begun(list(compile() or ()), self._parts)
+        except Exception as error:
+            return _Begun(error, self._parts)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Have a child call `fn`."""
-        self.begun.append(future := super().submit(fn, *args, **kwargs))
+        self._parts.append(future := super().submit(fn, *args, **kwargs))
         return future
-
-
-def _outcome(kernels: Sequence[Any] | Exception, seconds: float) -> Outcome | None:
-    """What has become of the kernels of a candidate; None where the deadline came before its compilation was begun."""
-    try:
-        if isinstance(kernels, Exception):
-            raise kernels
-        made = [kernel.result() if hasattr(kernel, "result") else kernel for kernel in kernels]
-    except CancelledError:
-        return None
-    except LostError as error:
-        return Failed("crash", str(error))
-    except TimeoutError as error:
-        return Failed("timeout", str(error))
-    except Exception as error:
-        return Failed.of(error, compiling=True)
-    registers = max((kernel.n_regs for kernel in made), default=0)
-    return Compiled(seconds, registers, sum(kernel.n_spills for kernel in made))
 
 
 class Elsewhere:

@@ -174,8 +174,17 @@ class TileModel:
         """How many programs a processor has at once, each of which works on elements while others multiply."""
         held = _held(self.bodies, sizes)
         if _is_chained(self.bodies, sizes):
-            return max(1, min(_MOST, 2 * _OF_FOUR // held))
+            return _fitting_registers(held)
         return 2 if held <= _HALF else 1
+
+
+def _fitting_registers(held: int) -> int:
+    """How many programs the registers of a processor have room for, as far as that is worth something.
+
+    Args:
+        held: elements of the accumulators of one.
+    """
+    return max(1, min(_MOST, 2 * _OF_FOUR // held))
 
 
 def passes(axes: Sequence[Axis], sizes: Mapping[Atom, int], length: Callable[[Axis], int | None]) -> int:
@@ -239,13 +248,16 @@ def _half(found: list[Body], sizes: Mapping[Atom, int]) -> int:
 def stages(graph: Graph, sizes: Mapping[Atom, int], shared: int, programs: int, processors: int) -> int:
     """How many steps of the loop with products are loaded ahead: as many as fit the shared memory, up to some.
 
-    A pass that multiplies more often than it loads tiles, as in backward passes of attention, takes longer than its
-    loads: one step ahead is enough for it, and what deeper pipelines hold would keep programs from sharing a processor.
+    No pipeline but that of one step ahead keeps programs from sharing a processor that have room in its registers. A
+    pass that multiplies more often than it loads tiles, as in backward passes of attention, takes longer than its
+    loads: one step ahead is enough for it.
     """
     found = list(bodies(graph.loop.regions[0]))
     alone = are_alone(found, sizes, programs, processors)
     most = 2 if _is_chained(found, sizes) else _STEPS_ALONE if alone else _STEPS
-    return max(1, min(most, fitting(found, sizes, shared // (1 + (_shares(found, sizes) and not alone)))))
+    sharing = _fitting_registers(_held(found, sizes)) if _shares(found, sizes) and not alone else 1
+    depths = (fitting(found, sizes, shared // count) for count in range(sharing, 0, -1))
+    return min(most, next((depth for depth in depths if depth > 1), 1))
 
 
 def fitting(found: list[Body], sizes: Mapping[Atom, int], room: int) -> int:

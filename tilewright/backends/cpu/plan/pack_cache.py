@@ -31,7 +31,7 @@ from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.values import defining_op, is_inside, is_tile, property_int
 from tilewright.ir.walk import among, ancestors, every, walk
 from tilewright.ops.control import ForOp, WhileOp
-from tilewright.ops.elementwise import DivSIOp, MaxSIOp, MinSIOp
+from tilewright.ops.elementwise import DivSIOp, MaxSIOp, MinSIOp, RemSIOp
 from tilewright.ops.function import CallOp, FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp, is_volatile
 from tilewright.ops.program import GetProgramIdOp
@@ -207,8 +207,11 @@ def _entries(keys: Sequence[SSAValue], place: Operation, kernel: FuncOp) -> int:
     Programs run in the order of their numbers along axis 0, then 1, then 2: what is made of the last axis alone that a
     kernel asks for goes on and on, so one is enough; what else there is may come again after others.
     """
-    last = max((property_int(op, "axis") for op in every(kernel, GetProgramIdOp)), default=0)
+    axes: dict[SSAValue, int] = {op.results[0]: property_int(op, "axis") for op in every(kernel, GetProgramIdOp)}
+    last = max(axes.values(), default=0)
     again = last > 0 or _outer_loop(place) is not None  # other programs, or the same one later
+    if not again and axes.keys() & _told(keys):
+        return 0
     own, invariants = False, dict[SSAValue, bool]()
     for key in keys:
         stack, runs = [key], again
@@ -217,7 +220,7 @@ def _entries(keys: Sequence[SSAValue], place: Operation, kernel: FuncOp) -> int:
             op = defining_op(value)
             if is_invariant(value, invariants):
                 continue
-            if isinstance(op, GetProgramIdOp) and property_int(op, "axis") == last:
+            if axes.get(value) == last:
                 continue
             if op is None or (ring_of(op) is None and not isinstance(op, _RUNS)):
                 return tuning.KEPT_KEYS
@@ -225,3 +228,23 @@ def _entries(keys: Sequence[SSAValue], place: Operation, kernel: FuncOp) -> int:
             stack += op.operands
         own |= not runs
     return 0 if own else 1
+
+
+def _told(keys: Sequence[SSAValue]) -> set[SSAValue]:
+    """Keys, and what they tell: the numbers that they are made of by arithmetic, as places in memory are, and a number
+    whose quotient and remainder are told."""
+    told, halves, stack = set[SSAValue](), dict[tuple[SSAValue, object], type[Operation]](), list(keys)
+    while stack:
+        value = stack.pop()
+        op = defining_op(value)
+        if value in told or op is None:
+            continue
+        told.add(value)
+        if isinstance(op, DivSIOp | RemSIOp):
+            number, divisor = op.operands
+            known = constant_of(divisor)
+            half = halves.setdefault((number, divisor if known is None else known), type(op))
+            stack += [number] if half is not type(op) else []
+        elif ring_of(op) is not None:
+            stack += op.operands
+    return told
