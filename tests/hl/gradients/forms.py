@@ -17,7 +17,7 @@ from tilewright.hl.runtime.bound import BoundKernel
 SIZES = (Sizes(37, 70, 19), Sizes(33, 65, 17), Sizes(64, 32, 16), Sizes(16, 129, 40), Sizes(2, 3, 100))
 """Tiles that are cut in every dimension, and tiles that are not."""
 EMPTY = (Sizes(0, 7, 3), Sizes(5, 0, 3), Sizes(5, 7, 0))
-_DRAWS = 20  # of configurations until one fits
+_DRAWS, _DRAWS_OF_TILES = 20, 3  # of configurations until one fits; with certain tiles, which mostly do or do not
 _NO_COLUMNS = {"softmax.softmax_by_hand", "gather.cross_entropy"}  # the largest of no elements
 _NO_PARTS = {"jagged.jagged_sum", "jagged.jagged_mean", "jagged.jagged_softmax", "jagged.to_dense"}
 
@@ -59,7 +59,8 @@ def configured(kernel: hl.Kernel, rng: random.Random) -> Iterator[hl.Kernel]:
     assert isinstance(made, hl.Kernel)
 
     def choose(bound: BoundKernel, args: Any) -> None:
-        for left in reversed(range(0 if bound.config is not None else _DRAWS)):
+        draws = _DRAWS_OF_TILES if bound.configs else _DRAWS
+        for left in reversed(range(0 if bound.config is not None else draws)):
             config = dict(bound.config_spec.random(rng))
             if bound.configs:  # tiles that must be those of the forward pass
                 config["block_sizes"] = bound.configs[0]["block_sizes"]
