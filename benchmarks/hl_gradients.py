@@ -180,7 +180,7 @@ def _products(device: str) -> dict[str, Callable[[], Contest]]:
     """Products and attention: in bfloat16 on a GPU."""
     side, dtype = (4096, torch.bfloat16) if device == "cuda" else (512, torch.float32)
     square = [torch.randn(side, side).to(dtype) for _ in range(2)]
-    heads = [torch.randn(*((4, 16, 2048, 64) if device == "cuda" else (1, 4, 512, 64))).to(dtype) for _ in range(3)]
+    lengths = (4, 16, 2048) if device == "cuda" else (1, 4, 512)
 
     def product() -> Contest:
         x, y = square
@@ -191,7 +191,8 @@ def _products(device: str) -> dict[str, Callable[[], Contest]]:
             "eager": backward(lambda x, y: torch.relu(x @ y), x, y),
         }
 
-    def attend(causal: bool) -> Contest:
+    def attend(causal: bool, width: int = 64) -> Contest:
+        heads = [torch.randn(*lengths, width).to(dtype) for _ in range(3)]
         return {
             "derived": backward(attention.attention, *heads, causal),
             "eager": backward(lambda *a: F.scaled_dot_product_attention(*a, is_causal=causal), *heads),
@@ -201,6 +202,8 @@ def _products(device: str) -> dict[str, Callable[[], Contest]]:
         "product with relu": product,
         "attention": lambda: attend(False),
         "causal attention": lambda: attend(True),
+        "attention of width 128": lambda: attend(False, 128),
+        "causal attention of width 128": lambda: attend(True, 128),
     }
 
 

@@ -56,6 +56,7 @@ PLANNERS = {
     "nvidia/plan/prefetch.py": {"plan_prefetches": "RING", "_prefetch": "RING"},
     "nvidia/plan/pipeliner.py": {"_ring_stages": "RING", "_with_room": "RING", "_may_stay_in_flight": "ASYNC_DOT"},
     "nvidia/plan/roles.py": {"_levels": "ROLES", "_with_room": "ROLES"},
+    "nvidia/plan/overlap.py": {"plan_overlap": "ASYNC_DOT"},
     "nvidia/plan/rotation.py": {"plan_rotation": "ROTATED"},
     "nvidia/plan/persistence.py": {"plan_persistence": "PERSISTENT"},
     "nvidia/plan/program_order.py": {"_turned": "PROGRAM_ORDER"},

@@ -109,6 +109,20 @@ def test_a_loop_is_seen_from_its_end() -> None:
     assert placed(f"{ALLOC}{loop}") == ["alloc", "for", "barrier", "store", "barrier", "load"]
 
 
+def test_what_was_stored_before_a_loop_is_waited_for_before_it() -> None:
+    body = f"scf.for %i = %c0 to %n step %c1 : i32 {{\n{load('y', '%a')}\n}}"
+    assert placed(f"{ALLOC}{store('%a')}\n{body}\n{load('z', '%a')}") == [
+        "alloc", "store", "barrier", "for", "load", "load"
+    ]  # fmt: skip
+    around = f"scf.for %o = %c0 to %n step %c1 : i32 {{\n{store('%a')}\n{body}\n}}"
+    assert placed(f"{ALLOC}{around}") == ["alloc", "for", "barrier", "store", "barrier", "for", "load"]
+
+
+def test_a_copy_that_began_before_a_loop_ends_in_it() -> None:
+    body = f"scf.for %i = %c0 to %n step %c1 : i32 {{\n{wait(0)}\n{load('y', '%a')}\n}}"
+    assert placed(f"{ALLOC}{copy('%a')}\n{COMMIT}{body}")[-3:] == ["wait", "barrier", "load"]
+
+
 def test_a_branch_may_have_been_taken() -> None:
     branch = f"%f = arith.cmpi slt, %n, %c1 : i32\nscf.if %f {{\n{store('%a')}\n}}"
     assert placed(f"{ALLOC}{branch}\n{load('y', '%a')}") == ["alloc", "store", "barrier", "load"]

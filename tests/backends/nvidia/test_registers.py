@@ -134,3 +134,12 @@ def test_the_assembler_heeds_the_limit() -> None:
     source = ASTSource(generated.norm_of_whole_rows, types, {"XBLOCK": 1, "RBLOCK": 8192}, aligned)
     made = tilewright.compile(source, "cuda:90", options={"num_warps": 16})
     assert 0 < made.n_regs <= 64 and made.n_spills == 0
+
+
+@pytest.mark.parametrize(("warps", "asked", "given"), [(32, 256, 64), (32, 48, 48), (4, 256, 255), (8, 128, 128)])
+def test_no_limit_is_higher_than_what_so_many_threads_have(warps: int, asked: int, given: int) -> None:
+    """The assembler takes `.maxnreg` instead of that, and a block whose threads have more cannot start."""
+    types = {"x": "*fp16", "weight": "*fp32", "bias": "*fp32", "out": "*fp16", "rows": "i32", "columns": "i32"}
+    source = ASTSource(generated.norm_of_whole_rows, types, {"XBLOCK": 1, "RBLOCK": 8192})
+    made = tilewright.compile(source, "cuda:90", options={"num_warps": warps, "maxnreg": asked})
+    assert f".maxnreg {given}\n" in made.asm["ptx"]

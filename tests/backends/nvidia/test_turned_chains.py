@@ -24,15 +24,23 @@ class Case:
         length: queries and keys that the loop reaches; there is one block at least.
         causal: whether a query sees the keys up to its own only.
         blocks: of queries and keys.
+        width: of a head.
         options: of the compilation.
     """
 
     def __init__(
-        self, fn: Any, length: int, *, causal: bool = False, blocks: tuple[int, int] = (64, 64), **options: Any
+        self,
+        fn: Any,
+        length: int,
+        *,
+        causal: bool = False,
+        blocks: tuple[int, int] = (64, 64),
+        width: int = WIDTH,
+        **options: Any,
     ) -> None:
         rng, held = np.random.default_rng(length), max(length, *blocks)
         self.q, self.k, self.v, self.g = (
-            (rng.standard_normal((held, WIDTH)) * 0.3).astype(np.float16) for _ in range(4)
+            (rng.standard_normal((held, width)) * 0.3).astype(np.float16) for _ in range(4)
         )
         self.less = rng.standard_normal(held).astype(np.float32)
         q, k, v, g = (x.astype(np.float64) for x in (self.q, self.k, self.v, self.g))
@@ -43,12 +51,12 @@ class Case:
         shares = np.exp2(scores - self.most[:, None])
         parts = (g @ v.T - self.less[:, None]) * shares
         shares, parts = (x.astype(np.float16).astype(np.float64) * (length > 0) for x in (shares, parts))
-        self.made = [np.full((held, WIDTH), 9, np.float32) for _ in range(2 if fn is kernels.of_keys else 1)]
+        self.made = [np.full((held, width), 9, np.float32) for _ in range(2 if fn is kernels.of_keys else 1)]
         self.expected = [parts.T @ q, shares.T @ g] if fn is kernels.of_keys else [parts @ k]
         self.grid = (held // blocks[fn is kernels.of_keys], 1)
         given = [self.q, self.k, self.v, self.g, self.most, self.less, *self.made, length]
         m, n = blocks
-        self.whole = Described(fn, given, CAUSAL=causal, M=m, N=n, WIDTH=WIDTH, **{"num_stages": 2, **options})
+        self.whole = Described(fn, given, CAUSAL=causal, M=m, N=n, WIDTH=width, **{"num_stages": 2, **options})
 
     def check(self) -> None:
         """Run it, and compare."""

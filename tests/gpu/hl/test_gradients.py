@@ -15,7 +15,8 @@ import torch
 from tests.gpu.hl.test_language import moved
 from tests.hl.gradients.compare import check, gradients
 from tests.hl.gradients.examples import CASES, ORDERED, Draw, Sizes, kernel
-from tests.hl.gradients.forms import configured
+from tests.hl.gradients.forms import in_a_random_configuration
+from tilewright import hl
 
 pytestmark = pytest.mark.gpu
 SIZES = Sizes(70, 100, 40)
@@ -49,8 +50,11 @@ def test_example(name: str) -> None:
 def test_random_configuration(name: str) -> None:
     where, example = CASES[name]
     args, tolerance = moved(example.make(Draw(torch.float32), SIZES)), 3e-2 if multiplies(name) else 1e-4
-    with configured(kernel(where), random.Random(name)) as made:
+
+    def agrees(made: hl.Kernel) -> None:
         check(made, example.reference, *args, tolerance=tolerance)
+
+    in_a_random_configuration(kernel(where), random.Random(name), agrees)
 
 
 @pytest.mark.parametrize("name", sorted(ORDERED))

@@ -24,6 +24,11 @@ _SHARED_UNIT = 128  # bytes
 _SHARED_RESERVED = 1024  # bytes of every block that the driver keeps
 
 
+def registers_of_a_thread(threads: int) -> int:
+    """Registers that each thread of a block of so many can have."""
+    return min(MOST_REGISTERS, REGISTERS // threads // 8 * 8)
+
+
 @dataclass(frozen=True, slots=True)
 class Arch:
     """An architecture.

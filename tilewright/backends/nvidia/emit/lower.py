@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, Operation
 
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I8, I32, I64, PTR, T, V
-from tilewright.backends.nvidia.arch import WARP, arch_of, features_of
+from tilewright.backends.nvidia.arch import WARP, arch_of, features_of, registers_of_a_thread
 from tilewright.backends.nvidia.device.tensormap import MAP_ALIGNMENT, MAP_BYTES, Recipe
 from tilewright.backends.nvidia.emit import cluster, families, reduce
 from tilewright.backends.nvidia.emit.context import Kernel
@@ -150,11 +150,13 @@ def _extra_warps(function: FuncOp, options: CudaOptions) -> int:
 
 
 def _attributes(options: CudaOptions, team: Team, extra_warps: int) -> str:
-    texts = [f'"nvvm.reqntid"="{WARP * (team.warps + extra_warps)}"']
+    threads = WARP * (team.warps + extra_warps)
+    texts = [f'"nvvm.reqntid"="{threads}"']
     if team.blocks > 1:
         texts.append(f'"nvvm.cluster_dim"="{team.blocks}"')
     if options.maxnreg is not None:
-        texts.append(f'"nvvm.maxnreg"="{options.maxnreg}"')
+        # The assembler takes it instead of what so many threads have: a higher one makes kernels that cannot start.
+        texts.append(f'"nvvm.maxnreg"="{min(options.maxnreg, registers_of_a_thread(threads))}"')
     return " ".join(texts)
 
 

@@ -341,16 +341,17 @@ def _run_block(
 
     a, b = product.matrices
     lines = ["{", ".reg .pred p, q;", ".reg .b64 da, db;", "setp.ne.b32 p, 1, 0;", "setp.ne.b32 q, 0, 0;"]
-    base_b = take(product.b)
-    base_a = take(product.a) if isinstance(product.a, V) else ""
+    lines += [".reg .b32 low, la, ha, lb, hb;", f"mov.b64 {{lb, hb}}, {take(product.b)};"]
+    if isinstance(product.a, V):
+        lines.append(f"mov.b64 {{la, ha}}, {take(product.a)};")
     if fence:
         lines.append("wgmma.fence.sync.aligned;")
     accumulator = "{" + ", ".join(f"${i}" for i in range(count)) + "}"
     for number, step in enumerate(steps):
         depth = step * product.step
-        lines.append(f"add.s64 db, {base_b}, {b.offset(block.column, depth) >> 4};")
+        lines += _moved("b", b.offset(block.column, depth))
         if a is not None:
-            lines.append(f"add.s64 da, {base_a}, {a.offset(block.row, depth) >> 4};")
+            lines += _moved("a", a.offset(block.row, depth))
             left = "da"
         else:
             assert isinstance(product.a, dict)
@@ -365,6 +366,11 @@ def _run_block(
     operands = ["l" if v.type is I64 else "r" for v in args[len(ties) :]]
     constraints = ",".join([f"={letter}"] * count + ties + operands + ["~{memory}"])
     return k.f.ptx("\\0A\\09".join(lines), constraints, args, [product.result] * count)
+
+
+def _moved(operand: str, offset: int) -> list[str]:
+    """The descriptor of an operand some bytes on: places are in the low half, which nothing is carried out of."""
+    return [f"add.s32 low, l{operand}, {offset >> 4};", f"mov.b64 d{operand}, {{low, h{operand}}};"]
 
 
 __all__ = ["Matrix", "matrix_of"]

@@ -9,16 +9,17 @@ that conflicts with it gets a barrier in front:
     local_load %ring[k]
     async_copy %ring[k + 2]     no barrier: another buffer of the ring than the one just read
 
-Loops run to a fixpoint: their head joins what comes before them and what the last iteration leaves behind. Operations
-that exchange data through scratch write it, wait for the block (if warps exchange) and read it; the waits that they
-make themselves serve others as well.
+Loops run to a fixpoint: their head joins what comes before them and what the last iteration leaves behind. Where an
+operation of a loop conflicts only with what was done when the loop began, the barrier stands in front of that.
+Operations that exchange data through scratch write it, wait for the block (if warps exchange) and read it; the waits
+that they make themselves serve others as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import zip_longest
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
@@ -51,6 +52,7 @@ from tilewright.backends.nvidia.tgir.types import MemDescType
 from tilewright.base.decision import No, Yes
 from tilewright.base.errors import InternalError
 from tilewright.ir.decisions import Decisions, describe_op, user_place
+from tilewright.ir.walk import ancestors
 from tilewright.ops.control import ConditionOp, ForOp, YieldOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.dot import DotOp
@@ -136,13 +138,29 @@ def _finished(groups: Groups, left: int) -> tuple[Accesses, Groups]:
 def place_barriers(module: ModuleOp, decisions: Decisions) -> None:
     """Insert `ttg.barrier local` into the kernels of a laid-out module."""
     for function in FuncOp.all_of(module):
-        analysis = _Analysis(allocate(function))
-        analysis.block(function.body.block, State())
+        analysis = _analysed(function)
         for op, (later, earlier) in analysis.needs.items():
             Builder(op).effect(BarrierOp, space="local")
             decisions.note(NO_BARRIER, op, _waits(later, earlier))
         if not analysis.needs:
             decisions.note(NO_BARRIER, function, Yes(None, "nobody waits for what another thread left in memory"))
+
+
+def _analysed(function: FuncOp) -> _Analysis:
+    """Where barriers are needed; in front of a loop only where that saves one within it."""
+    first = _Analysis(allocate(function))
+    first.block(function.body.block, State())
+    before = {op: why for op, why in first.needs.items() if op in first.served}
+    if not before:
+        return first
+    second = _Analysis(first.allocation, before)
+    second.block(function.body.block, State())
+    useless = {loop for loop in before if first.served[loop] <= second.needs.keys()}
+    if not useless:
+        return second
+    third = _Analysis(first.allocation, {op: why for op, why in before.items() if op not in useless}, useless)
+    third.block(function.body.block, State())
+    return third
 
 
 def _rank(pair: tuple[Access, Access]) -> tuple[object, ...]:
@@ -158,6 +176,10 @@ def _waits(later: Access, earlier: Access) -> No:
     return No(f"{describe_op(later.by)} must {verbs[1]} after others {verbs[0]} {same} shared memory", earlier.by)
 
 
+def _behind_barrier(state: State) -> State:
+    return replace(state, done=_NOTHING)
+
+
 def _moved(loop: Loop, state: State, move: Move) -> State:
     """The stages of rings are numbered by the iterations of counted loops alone."""
     return state.moved(loop, move) if isinstance(loop, ForOp) else state
@@ -168,22 +190,33 @@ class _Analysis(StateWalk[State]):
 
     Args:
         allocation: where buffers and scratch lie.
+        needs: operations that have one already.
+        useless: loops in front of which a barrier saves none.
     """
 
-    def __init__(self, allocation: Allocation) -> None:
-        self.allocation = allocation
-        self.needs: dict[Operation, tuple[Access, Access]] = {}  # in order; the first conflict that was found
+    def __init__(
+        self,
+        allocation: Allocation,
+        needs: Mapping[Operation, tuple[Access, Access]] | None = None,
+        useless: Collection[Operation] = (),
+    ) -> None:
+        self.allocation, self.useless = allocation, useless
+        self.needs = dict(needs or {})  # in order; the first conflict that was found
+        self.heads: dict[Operation, State] = {}  # what loops begin with
+        self.served: dict[Operation, set[Operation]] = {}  # by a barrier in front of a loop: operations in it
 
     def operation(self, op: Operation, state: State) -> State:
         if isinstance(op, BarrierOp):
-            return State(_NOTHING, state.open, state.copies, state.products)
+            return _behind_barrier(state)
         return self._effects(op, state)
 
     def join(self, first: State, second: State) -> State:
         return first.joined(second)
 
     def entering(self, loop: Loop, state: State) -> State:
-        return _moved(loop, state, entering_loop)
+        state = _moved(loop, _behind_barrier(state) if loop in self.needs else state, entering_loop)
+        self.heads[loop] = state
+        return state
 
     def next_iteration(self, loop: Loop, state: State) -> State:
         return _moved(loop, state, next_iteration)
@@ -196,9 +229,13 @@ class _Analysis(StateWalk[State]):
         accesses = self._accesses(op)
         exchanges = op in self.allocation.offsets and not isinstance(op, LocalAllocOp)
         if op not in self.needs and (found := [(a, b) for a in accesses for b in state.done if self._conflict(a, b)]):
-            self.needs[op] = min(found, key=_rank)
+            place = self._place(op, frozenset(earlier for _, earlier in found))
+            self.needs.setdefault(place, min(found, key=_rank))
+            if place is not op:
+                self.served.setdefault(place, set()).add(op)
+                state = replace(state, done=frozenset(a for a in state.done if not self._precedes(a, place)))
         if op in self.needs:
-            state = State(_NOTHING, state.open, state.copies, state.products)
+            state = _behind_barrier(state)
         done, pending, copies, products = state.done, state.open, state.copies, state.products
         if isinstance(op, AsyncCopyOp):
             pending |= accesses
@@ -219,6 +256,19 @@ class _Analysis(StateWalk[State]):
         else:
             done |= accesses
         return State(done, pending, copies, products)
+
+    def _place(self, op: Operation, earlier: Accesses) -> Operation:
+        """The operation in front of which threads wait: the outermost loop that begins when all of that is done."""
+        loops = [loop for loop in ancestors(op) if loop in self.heads and loop not in self.useless]
+        return next((loop for loop in reversed(loops) if all(self._precedes(a, loop) for a in earlier)), op)
+
+    def _precedes(self, access: Access, loop: Operation) -> bool:
+        """Whether an access is done when a loop begins, and not again within it."""
+        if loop in ancestors(access.by):
+            return False
+        head, same = self.heads[loop], (access.owner, access.by, access.writes)
+        under_way = chain(head.open, *head.copies, *head.products)
+        return same in {(a.owner, a.by, a.writes) for a in head.done.difference(under_way)}
 
     def _accesses(self, op: Operation) -> Accesses:
         """What an operation reads and writes."""

@@ -18,7 +18,8 @@ bytes that arrive there.
 Where every product of the loop is a wgmma that sums into a carried accumulator, one iteration's products stay in flight
 while the next are started; the copies then follow the wait for the iteration before. An operand that an iteration
 computes (one that is converted, say) gets a ring of its own then: it is computed while the products of the iteration
-before are under way. Barriers of the block are placed later, by `barriers`, which understands rings.
+before are under way. Products that need results of others run beside what is computed (`overlap`). Barriers of the
+block are placed later, by `barriers`, which understands rings.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from itertools import chain
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from tilewright.backends.nvidia.arch import Arch
+from tilewright.backends.nvidia.arch import MOST_REGISTERS, Arch
 from tilewright.backends.nvidia.plan.allocate import scratch_bytes
 from tilewright.backends.nvidia.plan.building import Builder, make_barrier, read_load, ring_type, transposed
 from tilewright.backends.nvidia.plan.descriptors import block_bytes, copy_blocks
 from tilewright.backends.nvidia.plan.operands import fragments_read, stage_operands
+from tilewright.backends.nvidia.plan.overlap import OVERLAPPED, Overlap, plan_overlap, start_early, wait_for, wait_late
 from tilewright.backends.nvidia.plan.prefetch import Prefetch, address_slice, loop_of, plan_prefetches, ring_bytes
 from tilewright.backends.nvidia.plan.subjects import ASYNC_DOT, RING
 from tilewright.backends.nvidia.tgir.ops import (
@@ -114,7 +116,10 @@ def _pipeline(loop: ForOp | WhileOp, function: FuncOp, num_stages: int, arch: Ar
     taken = taken_beside(loop, function, prefetches) + room.plan * ring_bytes(prefetches)
     more = (room.plan - 1) * sum(memdesc_bytes(op.result.type) for op in computed)
     fits = taken + more <= arch.shared_limit and blocks_of(arch, taken + more) >= blocks_of(arch, taken)
-    Pipeliner(loop, prefetches, room.plan, decisions, barrier, computed if fits else []).run()
+    replaced = {buffer for p in prefetches for buffer in p.buffers}
+    overlap = plan_overlap(loop.body.block, replaced, arch, taken, MOST_REGISTERS)
+    made = overlap.plan if isinstance(overlap, Yes) else None
+    Pipeliner(loop, prefetches, room.plan, decisions, barrier, computed if fits else [], made).run()
 
 
 def blocks_of(arch: Arch, shared_bytes: int) -> int:
@@ -190,6 +195,7 @@ class Pipeliner:
         decisions: of the compilation.
         barrier: what the copy engine signals, a stage for each buffer; None if it copies nothing.
         computed: buffers of operands that an iteration computes, for each of which there is room for a ring.
+        overlap: how products that need results of others run beside each other, if they do.
     """
 
     def __init__(
@@ -200,9 +206,10 @@ class Pipeliner:
         decisions: Decisions,
         barrier: SSAValue | None = None,
         computed: Sequence[LocalAllocOp] = (),
+        overlap: Overlap | None = None,
     ) -> None:
         self.loop, self.prefetches, self.stages, self.barrier = loop, prefetches, stages, barrier
-        self.decisions, self.computed = decisions, computed
+        self.decisions, self.computed, self.overlap = decisions, computed, overlap
         self.by_threads = not all(p.is_block for p in prefetches)  # some copies are cp.async
         self.ahead = stages - 1
         self.body = loop.body.block
@@ -215,6 +222,8 @@ class Pipeliner:
         """Replace the loop."""
         outside = Builder(self.loop)
         asynchronous = self._asynchronous()
+        if self.overlap is not None:
+            start_early(self.body, self.overlap)
         self._settle([dot for dot in asynchronous if fragments_read(dot) is not None], outside)
         rings = [outside.make(LocalAllocOp, [], ring_type(p.ring, self.stages)) for p in self.prefetches]
         if self.barrier is not None:
@@ -227,12 +236,12 @@ class Pipeliner:
         stages = self._read(rings, index)
         if asynchronous:
             self._store_in_rings(index)
-        place = self._start_dots(asynchronous)
+        place = self._start_dots(asynchronous) if self.overlap is None else wait_late(self.body, self.overlap)
         if stored is not None and not asynchronous:
             self._start_dots([stored], pendings=0)
             place = stored  # copies are started while it runs
         self._copy_ahead(place or max(stages, key=list(self.body.ops).index), rings, index, reach)
-        self._finish(asynchronous)
+        self._finish(asynchronous if self.overlap is None else self.overlap.sums)
 
     # -- copies ------------------------------------------------------------------------------------------
 
@@ -389,7 +398,7 @@ class Pipeliner:
         """The products of the loop, if all of them may stay in flight until the next iteration; else none."""
         answers = self._answers()
         for dot, answer in answers:
-            self.decisions.note(ASYNC_DOT, dot, answer)
+            self.decisions.note(ASYNC_DOT, dot, answer if self.overlap is None else Yes(dot, OVERLAPPED))
         return [dot for dot, answer in answers if isinstance(answer, Yes)]
 
     def _answers(self) -> list[tuple[WarpGroupDotOp, Answer[WarpGroupDotOp]]]:
@@ -478,21 +487,12 @@ class Pipeliner:
         end = self.body.last_op
         assert end is not None
         if dots:
-            waited = {result for dot in dots for use in dot.d.uses for result in use.operation.results}
-            results = [r for r, value in zip(self.loop.results, end.operands, strict=True) if value in waited]
+            waits = among((user for dot in dots for user in users_of(dot.d)), WarpGroupDotWaitOp)
+            sums = {*(dot.d for dot in dots), *(result for wait in waits for result in wait.results)}
+            results = [r for r, value in zip(self.loop.results, end.operands, strict=True) if value in sums]
             wait_for(b, results, 0)
         if self.by_threads:
             b.effect(AsyncWaitOp, num=0)
-
-
-def wait_for(b: Builder, values: Sequence[SSAValue], pendings: int) -> Operation:
-    """A wait for products through which their results go."""
-    users = [(value, list(value.uses)) for value in values]
-    wait = b.effect(WarpGroupDotWaitOp, values, [value.type for value in values], pendings=pendings)
-    for (_, uses), result in zip(users, wait.results, strict=True):
-        for use in uses:
-            use.operation.operands[use.index] = result
-    return wait
 
 
 # --- fences -------------------------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.channels import Channel, Position
 from tilewright.backends.nvidia.plan.index_sets import end_of_unmasked
-from tilewright.backends.nvidia.plan.pipeliner import SPLIT, wait_for
+from tilewright.backends.nvidia.plan.overlap import needed, wait_for
+from tilewright.backends.nvidia.plan.pipeliner import SPLIT
 from tilewright.backends.nvidia.plan.prefetch import may_write
-from tilewright.backends.nvidia.plan.rotation import Rotation, needed
+from tilewright.backends.nvidia.plan.rotation import Rotation
 from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp
 from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.ir.values import is_made_inside

@@ -41,15 +41,14 @@ from xdsl.ir import Block, Operation, SSAValue
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.plan.channels import Channel, product_ranks
 from tilewright.backends.nvidia.plan.index_sets import Unmasked, unmasked
-from tilewright.backends.nvidia.plan.operands import fragments_read
-from tilewright.backends.nvidia.plan.prefetch import may_write
-from tilewright.backends.nvidia.tgir.ops import LocalAllocOp, MemDescIndexOp, WarpGroupDotOp
+from tilewright.backends.nvidia.plan.overlap import needed, ordered, unfit
+from tilewright.backends.nvidia.tgir.ops import MemDescIndexOp, WarpGroupDotOp
 from tilewright.backends.nvidia.tgir.types import MemDescType, tile_words
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.traits import is_view
-from tilewright.ir.types import bit_width, element_type, shape_of
-from tilewright.ir.walk import every, read_by, walk
+from tilewright.ir.types import shape_of
+from tilewright.ir.walk import every, read_by
 from tilewright.ops.control import ForOp
 
 
@@ -102,7 +101,7 @@ def plan_rotation(loop: ForOp, channels: Sequence[Channel], registers: int, *, a
     opening, closing = ([dot for dot in dots if ranks[dot] == rank] for rank in (0, 1))
     if not closing or len(opening) + len(closing) < len(dots):
         return No("its products are not of two kinds, of which one needs results of the other")
-    no = next((no for dot in dots if (no := _unfit(dot, body)) is not None), None) or _ordered(body)
+    no = next((no for dot in dots if (no := unfit(dot, body)) is not None), None) or ordered(body)
     if no is not None:
         return no
     sums: list[int] = []
@@ -119,25 +118,6 @@ def plan_rotation(loop: ForOp, channels: Sequence[Channel], registers: int, *, a
     if made.unmasked is not None:
         what += "; iterations whose mask is true everywhere do without it"
     return _unread(made, channels, body) or _tight({dot: ranks[dot] for dot in dots}, registers) or Yes(made, what)
-
-
-def _unfit(dot: WarpGroupDotOp, body: Block) -> No | None:
-    """Why a product cannot be left under way."""
-    if dot.parent_block() is not body:
-        return No("a product stands under a condition", dot)
-    if bit_width(element_type(dot.d.type)) != 32:
-        return No("a sum has elements of 16 bits", dot, "an f32 accumulator")
-    if dot.maxNumImpreciseAcc is not None:
-        return No("max_num_imprecise_acc cuts a product into parts", dot)
-    return None if fragments_read(dot) is None else No("threads read fragments of an operand", dot)
-
-
-def _ordered(body: Block) -> No | None:
-    """Why operations of the body must keep their order."""
-    for op in walk(body):
-        if may_write(op) and not isinstance(op, LocalAllocOp):
-            return No("something else of the loop has effects", op, "stores behind the loop")
-    return None
 
 
 def _sum_of(dot: WarpGroupDotOp, body: Block) -> int | No:
@@ -224,16 +204,6 @@ def _maker(dot: WarpGroupDotOp) -> Operation | None:
     return maker if alone and same and not maker.regions and is_without_effects(maker) else None
 
 
-def needed(ops: Sequence[Operation], some: Sequence[Operation], values: Sequence[SSAValue] = ()) -> set[Operation]:
-    """Some operations, and those that they, and some values, are computed of."""
-    found, wanted = set[Operation](), {*values, *(operand for op in some for operand in read_by(op))}
-    for op in reversed(ops):
-        if op in some or any(result in wanted for result in op.results):
-            found.add(op)
-            wanted.update(read_by(op))
-    return found
-
-
 def _unread(rotation: Rotation, channels: Sequence[Channel], body: Block) -> No | None:
     """Why buffers cannot be read an iteration later: they would not be what they were, or are read otherwise."""
     rings = {ring for channel in channels for ring in channel.rings}
@@ -271,4 +241,4 @@ def _tight(ranks: Mapping[WarpGroupDotOp, int], registers: int) -> No | None:
     return No(f"it would take {asked} registers a thread, of {registers}", instead="smaller blocks, or num_warps=8")
 
 
-__all__ = ["Rotation", "needed", "plan_rotation", "registers_of"]
+__all__ = ["Rotation", "plan_rotation", "registers_of"]

@@ -119,13 +119,14 @@ def _bytes(load: LoadOp) -> int:
 
 
 def _is_for_wgmma(load: LoadOp, warps: int, arch: Arch) -> bool:
-    """Whether a product that a tile gets to, computed or not, is made by wgmma."""
+    """Whether wgmma makes a product that a tile gets to, computed or not, or to which a row of numbers is added."""
+    operands = 3 if len(shape_of(load.result.type)) == 1 else 2
     seen, todo = set[Operation](), [load.result]
     while todo:
         for use in todo.pop().uses:
             user = use.operation
             if isinstance(user, DotOp):
-                if use.index < 2 and is_wgmma(user, warps, arch):
+                if use.index < operands and is_wgmma(user, warps, arch):
                     return True
             elif user not in seen and user.parent_block() is load.parent_block():
                 seen.add(user)
