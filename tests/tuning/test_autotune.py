@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import random
 import statistics
@@ -66,6 +67,14 @@ def test_a_search_times_every_configuration_and_remembers_the_best():
     assert all(len(times) == 3 and 0 < times[1] <= times[0] <= times[2] for times in tuned.configs_timings.values())
     assert tuned.best_config == min(BLOCKS, key=lambda config: tuned.configs_timings[config][1])
     assert list(tuned.cache.values()) == [tuned.best_config] and tuned.bench_time > 0
+
+
+def test_a_copy_of_an_autotuner_searches_for_itself():
+    """Models that have one are copied whole, `copy.deepcopy` and all."""
+    tuned = tilewright.autotune(BLOCKS, key=["n"], **QUICK)(double)
+    twin = copy.deepcopy(tuned)
+    launch_double(twin)
+    assert len(twin.cache) == 1 and not tuned.cache
 
 
 def test_the_key_is_made_of_the_key_arguments_and_the_dtypes():

@@ -27,6 +27,7 @@ from tilewright.base.grids import Grid
 from tilewright.base.knobs import knobs
 from tilewright.base.refusal import Refusal
 from tilewright.compile.request import fingerprint
+from tilewright.compile.run import Unsaved
 from tilewright.devices.arrays import HOST
 from tilewright.devices.drivers import target_at
 from tilewright.devices.places import gpu_of
@@ -116,8 +117,7 @@ class Autotuner(Hooked, KernelInterface[Any]):
         self.configs_timings: dict[Config, list[float]] = {}
         self.best_config: Config | None = None
         self.bench_time = 0.0
-        self._turns: dict[int, Any] = {}
-        self._calls = threading.local()
+        self._turns, self._calls = Unsaved(), Unsaved()  # locks by process, `nargs` by thread
         self._known, self._has_own_run = CachedChoices(), type(self).run is not Autotuner.run
         self.number = give_number(self)
         named_after(self, self.base_fn)
@@ -135,11 +135,15 @@ class Autotuner(Hooked, KernelInterface[Any]):
     @property
     def nargs(self) -> dict[str, Any]:
         """Positional arguments by name of the call that this thread makes."""
-        return getattr(self._calls, "nargs", {})
+        named: dict[str, Any] = self._calls.get(threading.get_ident(), {})
+        return named
 
     @nargs.setter
     def nargs(self, named: dict[str, Any]) -> None:
-        self._calls.nargs = named
+        if named:
+            self._calls[threading.get_ident()] = named
+        else:
+            self._calls.pop(threading.get_ident(), None)
 
     def _check_names(self) -> None:
         ignored = [name for name in self.keys if name not in self.arg_names]
