@@ -7,7 +7,21 @@ A location is attached to every operation of the tile IR and to every compile er
 from __future__ import annotations
 
 import linecache
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+_sources: dict[str, tuple[str, Sequence[int]]] = {}
+
+
+def say_generated(file: str, source: str, lines: Sequence[int]) -> None:
+    """Say of what the text of a file was generated.
+
+    Args:
+        file: its name in `linecache`.
+        source: the file that somebody wrote.
+        lines: for each line of the text the line of `source` that it came from, 0 for none.
+    """
+    _sources[file] = source, lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +45,15 @@ class Location:
     caller: Location | None = None
     function: str = ""
     inside: str = ""
+
+    def written(self) -> Location:
+        """The line that somebody wrote, of a place in text that was generated (`say_generated`); else the place."""
+        source, lines = _sources.get(self.file, ("", ()))
+        origin = lines[self.line - 1] if 0 < self.line <= len(lines) else 0
+        if not origin:
+            return self
+        text = linecache.getline(source, origin)
+        return Location(source, origin, len(text) - len(text.lstrip()), len(text.rstrip()), function=self.function)
 
     def source_line(self) -> str:
         """The text of the line, without its newline; empty when the file is not readable."""

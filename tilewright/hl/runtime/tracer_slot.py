@@ -15,6 +15,7 @@ from torch.compiler import is_dynamo_compiling
 
 from tilewright.hl import exc
 from tilewright.hl.trace.carried import leaves
+from tilewright.launch.tracer_slot import onlookers
 
 Tracer = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -32,7 +33,7 @@ def install(found: Tracer | None) -> None:
 
 def is_observed(args: Sequence[Any]) -> bool:
     """Whether a call with these arguments is somebody else's affair."""
-    if modes() or transform() is not None:
+    if modes() > onlookers.count or transform() is not None:
         return _tracer is not None
     return any(isinstance(leaf, torch.Tensor) and type(leaf) not in _PLAIN for _, leaf in leaves(args))
 

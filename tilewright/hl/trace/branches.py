@@ -104,6 +104,7 @@ def _merged(interpreter: Interpreter, node: Node, arms: list[_Arm]) -> dict[str,
     """The variables behind a branch: those that both arms have, joined leaf by leaf."""
     left, right = arms
     merged = {}
+    joined: dict[tuple[int, int], Any] = {}  # names of one tensor in both arms stay that
     for name in left.variables.keys() & right.variables.keys():
         ours = dict(carried.leaves(left.variables[name], (name,)))
         theirs = dict(carried.leaves(right.variables[name], (name,)))
@@ -112,7 +113,12 @@ def _merged(interpreter: Interpreter, node: Node, arms: list[_Arm]) -> dict[str,
             continue
         tree = left.variables[name]
         for path in ours:
-            leaf = _leaf(interpreter.trace, node, arms, path, ours[path], theirs[path])
+            pair = id(ours[path]), id(theirs[path])
+            leaf = joined.get(pair)
+            if leaf is None:
+                leaf = _leaf(interpreter.trace, node, arms, path, ours[path], theirs[path])
+            if isinstance(leaf, torch.Tensor):
+                joined[pair] = leaf
             tree = carried.put(tree, path[1:], leaf)
         merged[name] = tree
     interpreter.one_arm |= left.variables.keys() ^ right.variables.keys()

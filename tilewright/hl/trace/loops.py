@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -195,6 +196,23 @@ def _inner(interpreter: Interpreter, node: ast.For, items: Range) -> None:
 Before = dict[carried.Path, Any]
 
 
+@dataclass(frozen=True)
+class _Carried:
+    """One value that a loop carries.
+
+    Args:
+        paths: the leaves that are it; several are names of one tensor, of which a change in place is seen by all.
+        init: its value before the loop.
+        param: what stands for it in a pass.
+        sample: the sample of `param`.
+    """
+
+    paths: tuple[carried.Path, ...]
+    init: Value
+    param: Value
+    sample: torch.Tensor
+
+
 def carry(interpreter: Interpreter, node: ast.stmt, body: Callable[[], Node]) -> Node:
     """Record a loop: run `body`, which makes its node, until what it carries is known.
 
@@ -210,49 +228,90 @@ def carry(interpreter: Interpreter, node: ast.stmt, body: Callable[[], Node]) ->
     known = interpreter.source.carried.setdefault(id(node), set())
     snapshot, length = trace.snapshot(), len(outer.nodes)
     around = interpreter.carrying
+    parted: set[carried.Path] = set()
     while True:
         interpreter.carrying = around | known
         interpreter.rebind(carried.copied(start))
         trace.region = outer
-        inits, region = _enter(interpreter, known)
+        through, region = _enter(interpreter, known, parted)
         before = _state(interpreter)
         loop = body()
         changed = _changed(before, _state(interpreter))
+        apart = _parted(interpreter, through)
         trace.region = outer
-        if changed <= known:
+        if changed <= known and not apart:
             break
         known |= changed
+        parted |= apart
         trace.restore(snapshot)
         del outer.nodes[length:]
     interpreter.carrying = around
     for name, value in start.items():
         if name in interpreter.scope and carried.alike(value, interpreter.scope[name]):
             interpreter.scope[name] = value  # not a copy of it
-    _close(interpreter, region, loop, inits)
+    _close(interpreter, region, loop, through)
     for name in interpreter.variables.keys() - start.keys():  # they have no value where no pass ran
         interpreter.in_passes.add(name)
         del interpreter.scope[name]
     return loop
 
 
-def _enter(interpreter: Interpreter, known: set[carried.Path]) -> tuple[dict[carried.Path, Value], Region]:
-    """Open a region whose parameters stand for the leaves in `known`."""
+def _enter(
+    interpreter: Interpreter, known: set[carried.Path], parted: set[carried.Path]
+) -> tuple[list[_Carried], Region]:
+    """Open a region whose parameters stand for the leaves in `known`: one for all that are one tensor, but for those
+    in `parted`."""
     trace = interpreter.trace
     present = dict(carried.leaves(interpreter.variables))
-    paths = sorted((path for path in known if path in present), key=repr)
-    inits = {}
-    for path in paths:
-        leaf = present[path]
+    groups: dict[Any, list[carried.Path]] = {}
+    for path in sorted((path for path in known if path in present), key=repr):
+        shared = isinstance(present[path], torch.Tensor) and path not in parted
+        groups.setdefault(id(present[path]) if shared else path, []).append(path)
+    inits = []
+    for paths in groups.values():
+        leaf = present[paths[0]]
         value = trace.lift(leaf if isinstance(leaf, torch.Tensor) else trace.number(leaf))
-        inits[path] = value if isinstance(value, Value) else trace.lift(trace.number(value))
+        inits.append(value if isinstance(value, Value) else trace.lift(trace.number(value)))
     region = trace.region = Region()
-    for path, value in inits.items():
+    through = []
+    for paths, value in zip(groups.values(), inits, strict=True):
         sample = trace.sample(value)
         param = trace.fresh(sample, value.dims)
-        param.name = value.name or str(path[0])
+        param.name = value.name or str(paths[0][0])
         region.params.append(param)
-        _put(interpreter, path, sample)
-    return inits, region
+        for path in paths:
+            _put(interpreter, path, sample)
+        through.append(_Carried(tuple(paths), value, param, sample))
+    return through, region
+
+
+def _parted(interpreter: Interpreter, through: list[_Carried]) -> set[carried.Path]:
+    """The leaves that are one tensor when a pass begins, and are no more when it has ended.
+
+    Raises:
+        ControlFlowTensorMismatch: in between it was changed in place, which both see in some passes and not in others.
+    """
+    after = dict(carried.leaves(interpreter.variables))
+    found: set[carried.Path] = set()
+    for one in through:
+        if len({id(after.get(path)) for path in one.paths}) > 1:
+            _check_unchanged(interpreter.trace, one, one.paths, "when the loop begins, and two behind a pass")
+            found |= set(one.paths)
+    for one in through:
+        others = {path for other in through for path in other.paths} - set(one.paths)
+        met = [path for path in others if after.get(path) is one.sample]
+        if met:
+            _check_unchanged(interpreter.trace, one, (*one.paths, *met), "behind a pass, and two when the loop begins")
+    return found
+
+
+def _check_unchanged(trace: Trace, one: _Carried, paths: tuple[carried.Path, ...], when: str) -> None:
+    if trace.value(one.sample) is not one.param:
+        names = " and ".join(carried.path_text(path) for path in paths)
+        raise exc.ControlFlowTensorMismatch(
+            f"{names} are one tensor {when}, and it is changed in place",
+            hint="make a tensor of its own: b = a.clone(), or a = a + x in place of a += x",
+        )
 
 
 def _put(interpreter: Interpreter, path: carried.Path, leaf: Any) -> None:
@@ -286,14 +345,14 @@ def _differs(left: Any, right: Any) -> bool:
     return isinstance(left, Value | bool | int | float) and left is not right
 
 
-def _close(interpreter: Interpreter, region: Region, loop: Node, inits: dict[carried.Path, Value]) -> None:
+def _close(interpreter: Interpreter, region: Region, loop: Node, through: list[_Carried]) -> None:
     """Check what the body carries, and give the variables their values after the loop."""
     trace = interpreter.trace
     assert trace.region is not None
     after = dict(carried.leaves(interpreter.variables))
     outer = trace.region
-    for path, param in zip(inits, region.params, strict=True):
-        leaf = after[path]
+    for one in through:
+        leaf, param = after[one.paths[0]], one.param
         trace.region = region  # numbers become values of the body
         result = trace.lift(leaf if isinstance(leaf, torch.Tensor) else trace.number(leaf))
         if is_cut(result, param):
@@ -301,16 +360,17 @@ def _close(interpreter: Interpreter, region: Region, loop: Node, inits: dict[car
         trace.region = outer
         if param.dtype != result.dtype or [dim.cut for dim in param.dims] != [dim.cut for dim in result.dims]:
             raise exc.ControlFlowTensorMismatch(
-                f"{carried.path_text(path)} is {type_text(trace, param)} before the loop and "
+                f"{carried.path_text(one.paths[0])} is {type_text(trace, param)} before the loop and "
                 f"{type_text(trace, result)} after a pass over its body",
                 hint="give it its final type and shape before the loop, or convert it back with .to(...)",
             )
         region.results.append(result)
-    loop.args, loop.regions = (list(inits.values()),), [region]
+    loop.args, loop.regions = ([one.init for one in through],), [region]
     outer.nodes.append(loop)
-    for path, param in zip(inits, region.params, strict=True):
-        sample = trace.sample(param)
-        out = trace.fresh(sample, param.dims)
-        out.name = param.name
+    for one in through:
+        sample = trace.sample(one.param)
+        out = trace.fresh(sample, one.param.dims)
+        out.name = one.param.name
         loop.outs.append(out)
-        _put(interpreter, path, sample)
+        for path in one.paths:
+            _put(interpreter, path, sample)
