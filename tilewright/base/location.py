@@ -46,14 +46,20 @@ class Location:
     function: str = ""
     inside: str = ""
 
+    @classmethod
+    def of_line(cls, file: str, line: int, function: str = "") -> Location:
+        """The whole text of a line, where no more is known of a place."""
+        text = linecache.getline(file, line)
+        start = len(text) - len(text.lstrip())
+        return cls(file, line, start, max(start + 1, len(text.rstrip())), function=function)
+
     def written(self) -> Location:
         """The line that somebody wrote, of a place in text that was generated (`say_generated`); else the place."""
         source, lines = _sources.get(self.file, ("", ()))
         origin = lines[self.line - 1] if 0 < self.line <= len(lines) else 0
         if not origin:
             return self
-        text = linecache.getline(source, origin)
-        return Location(source, origin, len(text) - len(text.lstrip()), len(text.rstrip()), function=self.function)
+        return Location.of_line(source, origin, self.function)
 
     def source_line(self) -> str:
         """The text of the line, without its newline; empty when the file is not readable."""

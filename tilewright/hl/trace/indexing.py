@@ -177,7 +177,7 @@ def _extent(trace: Trace, length: Sym) -> int:
     if not same(dim.size(), length):
         raise exc.InvalidIndexingType(
             f"a slice whose length {length!r} is not known while the kernel is compiled",
-            hint="make the length a constant or a block size",
+            hint="make the length a constant or a block size; for the elements of a tile write x[tile]",
         )
     return sample(length)
 

@@ -26,6 +26,7 @@ from tilewright.hl.trace.offsets import is_wide, range_is_wide
 from tilewright.hl.trace.state import Trace, raw_shape
 from tilewright.hl.trace.statements import Interpreter
 from tilewright.hl.trace.tiles import Range, Tile
+from tilewright.hl.trace.unchanged import Outside
 
 
 def run_loop(interpreter: Interpreter, node: ast.For, items: Range) -> None:
@@ -46,6 +47,7 @@ def _grid(interpreter: Interpreter, node: ast.For, items: Range) -> None:
     if items.kind == "jagged":
         raise exc.InvalidJaggedTileUsage("hl.jagged_tile needs an enclosing tile: it cannot be the outermost loop")
     before = interpreter.variables
+    outside = Outside(interpreter, node)
     register_hosts(trace, before)
     trace.region = Region()
     try:
@@ -61,7 +63,7 @@ def _grid(interpreter: Interpreter, node: ast.For, items: Range) -> None:
         trace.graphs.append(Graph(outer, trace.axes[:], node.lineno))
     finally:
         trace.region = None
-    _forget(interpreter, before)
+    outside.check()
     if not has_effect(loop):
         raise exc.EmptyDeviceLoopAfterDCE(
             "nothing in this loop has an effect", hint="store the result into a tensor of the host: out[tile] = ..."
@@ -77,19 +79,6 @@ def _of_grid(interpreter: Interpreter, node: ast.For) -> list[ast.stmt]:
             hint="skip the tiles that have nothing to do with `continue`",
         )
     return body.statements
-
-
-def _forget(interpreter: Interpreter, before: dict[str, Any]) -> None:
-    """Drop the loop's variables; the host's must be what they were."""
-    for name, value in interpreter.variables.items():
-        if name not in before:
-            interpreter.device_names.add(name)
-            del interpreter.scope[name]
-        elif before[name] is not value:
-            raise exc.CannotModifyHostVariableOnDevice(
-                f"{name} is a variable of the host and is assigned in a loop over tiles",
-                hint="use another name in the loop, or store into a tensor",
-            )
 
 
 def register_hosts(trace: Trace, variables: dict[str, Any]) -> None:

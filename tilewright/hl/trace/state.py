@@ -439,7 +439,7 @@ def device_trace(what: str) -> Trace:
     """
     trace = current()
     if trace is None:
-        raise exc.NotInsideKernel(f"{what} means something only inside a function with @hl.kernel")
+        raise exc.NotInsideKernel(f"{what} means something only inside a function with @hl.kernel", hint=exc.IN_KERNELS)
     if trace.region is None:
         raise exc.DeviceAPIOnHost(f"{what} works on tiles and must stand inside a loop over tiles")
     return trace
