@@ -152,6 +152,24 @@ def swapped(x):
 
 
 @hl.kernel
+def complex_numbers(x):
+    z = torch.complex(x, x)
+    out = torch.empty_like(z)
+    for tile in hl.tile(z.size(0)):
+        out[tile] = z[tile] * 2  # here
+    return out
+
+
+@hl.kernel
+def product_of_integers(x):
+    table = x.view(5, 20).to(torch.int32)
+    out = torch.empty([5, 5], dtype=torch.int32)
+    for rows, columns in hl.tile([5, 5]):
+        out[rows, columns] = table[rows, :] @ table[columns, :].T  # here
+    return out
+
+
+@hl.kernel
 def right(x, factor: float):
     out = torch.empty_like(x)
     for tile in hl.tile(x.size(0)):
@@ -175,6 +193,8 @@ MISTAKES = [
     (elements_in_turn, "TileOfTile", "x[tile]"),
     (sliced, "InvalidIndexingType", "x[tile]"),
     (decided, "ControlFlowTensorMismatch", "torch.where"),
+    (complex_numbers, "UnsupportedOperation", "torch.view_as_real(x)"),
+    (product_of_integers, "UnsupportedOperation", "a.to(torch.float32)"),
     (swapped, "TorchOpTracingError", "torch.where(x > 0, x, 0)"),
 ]
 

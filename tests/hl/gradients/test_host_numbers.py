@@ -1,4 +1,4 @@
-"""Gradients of loops over what the host knows: numbers that it computes, and sums over several loops with its bounds."""
+"""Gradients of what the host knows: numbers that it computes, and sums over several loops with its bounds."""
 
 import pytest
 import torch

@@ -140,7 +140,16 @@ class Trace:
     # --- values ------------------------------------------------------------------------------------
 
     def fresh(self, tensor: torch.Tensor, dims: tuple[Dim, ...] | None = None) -> Value:
-        """A new value for a sample tensor; `dims` are its dimensions where its sizes do not say all of them."""
+        """A new value for a sample tensor; `dims` are its dimensions where its sizes do not say all of them.
+
+        Raises:
+            UnsupportedOperation: its elements are complex.
+        """
+        if tensor.dtype.is_complex:
+            raise exc.UnsupportedOperation(
+                f"a tile of {tensor.dtype}: tiles have no complex numbers",
+                hint="take the parts apart before the loop: torch.view_as_real(x), with a last dimension of 2",
+            )
         value = Value(self._count, self.factors.dims(raw_shape(tensor)) if dims is None else dims, tensor.dtype)
         self._count += 1
         self.bind(tensor, value)
