@@ -170,6 +170,14 @@ def product_of_integers(x):
 
 
 @hl.kernel
+def expanded(x):
+    out = torch.zeros(1).expand(100)
+    for tile in hl.tile(x.size(0)):
+        out[tile] = x[tile]  # here
+    return out
+
+
+@hl.kernel
 def right(x, factor: float):
     out = torch.empty_like(x)
     for tile in hl.tile(x.size(0)):
@@ -195,6 +203,7 @@ MISTAKES = [
     (decided, "ControlFlowTensorMismatch", "torch.where"),
     (complex_numbers, "UnsupportedOperation", "torch.view_as_real(x)"),
     (product_of_integers, "UnsupportedOperation", "a.to(torch.float32)"),
+    (expanded, "InvalidAPIUsage", "out.clone()"),
     (swapped, "TorchOpTracingError", "torch.where(x > 0, x, 0)"),
 ]
 
