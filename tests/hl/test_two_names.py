@@ -1,5 +1,9 @@
 """Two names of one tensor: a change in place is seen by both, through loops and branches, as in PyTorch."""
 
+import linecache
+import random
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -96,6 +100,54 @@ def met(x):
 
 @pytest.mark.parametrize("kernel", [parted, met], ids=lambda kernel: kernel.fn.__name__)
 def test_one_in_some_passes_only_is_refused(kernel):
-    with pytest.raises(hl.exc.ControlFlowTensorMismatch, match="one tensor .* changed in place") as caught:
+    with pytest.raises(
+        hl.exc.ControlFlowTensorMismatch, match="one tensor in some passes .* changed in place"
+    ) as caught:
         kernel(torch.randn(9, 5))
-    assert "for column in" in caught.value.location.source_line() and ".clone()" in caught.value.hint
+    assert "+=" in caught.value.location.source_line() and ".clone()" in caught.value.hint
+
+
+def random_statement(rng, depth, in_loop):
+    """Lines that change, rebind, swap or copy one of three names, or loop or branch over such lines."""
+    one, other = rng.sample("abc", 2)
+    term = rng.choice(["x[t, 0]", "x[t, 1]", other, f"({other} * 0.5)", *(["x[t, i]"] if in_loop else [])])
+    plain = [f"{one} += {term}", f"{one} = {other}", f"{one} = {one} + {term}", f"{one}.mul_(0.5)",
+             f"{one}, {other} = {other}, {one}", f"{one} = {other}.clone()"]  # fmt: skip
+    kind = rng.choice([*plain, "for", "if"] if depth < 2 else plain)
+    if kind in plain:
+        return [kind]
+    inside = [f"    {line}" for _ in range(2) for line in random_statement(rng, depth + 1, in_loop or kind == "for")]
+    if kind == "for":
+        return [f"for i in hl.grid({rng.choice((2, 3))}):", *inside]
+    return ["if x[t, 2] > 0:", *inside, "else:", *(f"    {line}" for line in random_statement(rng, depth + 1, in_loop))]
+
+
+def random_function(seed, scope):
+    """A function of the text that a seed makes."""
+    rng = random.Random(seed)
+    first = rng.choice(["a = b = c = x[t, 3] * 1", "a = x[t, 3] * 1; b = a; c = x[t, 0] * 2"])
+    lines = [first, *(line for _ in range(4) for line in random_statement(rng, 0, False))]
+    lines += [f"out[{at}, t] = {name}" for at, name in enumerate("abc")]
+    body = "".join(f"        {line}\n" for line in lines)
+    head = "def mixed(x):\n    out = torch.empty([3, x.size(0)])\n    for t in hl.grid(x.size(0)):\n"
+    text = f"{head}{body}    return out\n"
+    name = f"<two names {seed}>"
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    names = {"torch": torch, **scope}
+    exec(compile(text, name, "exec"), names)
+    return names["mixed"]
+
+
+def test_random_programs_compute_what_python_does_or_are_refused():
+    refused = 0
+    for seed in range(24):
+        torch.manual_seed(seed)
+        x = torch.randn(5, 4)
+        expected = random_function(seed, {"hl": SimpleNamespace(grid=range)})(x)
+        try:
+            found = hl.kernel(random_function(seed, {"hl": hl}))(x)
+        except hl.exc.ControlFlowTensorMismatch as error:
+            refused += "changed in place" in str(error)
+            continue
+        torch.testing.assert_close(found, expected, msg=f"seed {seed}")
+    assert 0 < refused < 16

@@ -19,7 +19,7 @@ from tilewright.hl.dims import cut_atom
 from tilewright.hl.graph.nodes import Node, Region, Value
 from tilewright.hl.rows.shapes import several_elements
 from tilewright.hl.symbols import ConfiguredTruth, Sym, same
-from tilewright.hl.trace import carried
+from tilewright.hl.trace import aliases, carried
 from tilewright.hl.trace.loops import carry
 from tilewright.hl.trace.messages import type_text
 from tilewright.hl.trace.state import Trace
@@ -121,6 +121,11 @@ def _merged(interpreter: Interpreter, node: Node, arms: list[_Arm]) -> dict[str,
                 joined[pair] = leaf
             tree = carried.put(tree, path[1:], leaf)
         merged[name] = tree
+    left_names, right_names = (aliases.partners(carried.leaves(arm.variables)) for arm in arms)
+    apart = aliases.parted(left_names, right_names)
+    for path, leaf in carried.leaves(merged):
+        if path in apart and isinstance(leaf, torch.Tensor):
+            interpreter.trace.keep_as_it_is(leaf, aliases.names_of(apart))
     interpreter.one_arm |= left.variables.keys() ^ right.variables.keys()
     return merged
 
@@ -153,6 +158,7 @@ def _leaf(trace: Trace, node: Node, arms: list[_Arm], path: carried.Path, ours: 
     out = trace.fresh(sample, pair[0].dims if pair[0].dims == pair[1].dims else cut[0])
     out.name = pair[0].name or pair[1].name
     node.outs.append(out)
+    trace.stay_as_is(sample, ours, theirs)
     return sample
 
 

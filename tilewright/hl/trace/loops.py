@@ -17,7 +17,7 @@ from tilewright.hl import exc
 from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value, has_effect
 from tilewright.hl.symbols import Sym, same, substitute
-from tilewright.hl.trace import carried
+from tilewright.hl.trace import aliases, carried
 from tilewright.hl.trace.arguments import strides_of
 from tilewright.hl.trace.kept import is_cut, keep
 from tilewright.hl.trace.messages import type_text
@@ -193,13 +193,11 @@ class _Carried:
         paths: the leaves that are it; several are names of one tensor, of which a change in place is seen by all.
         init: its value before the loop.
         param: what stands for it in a pass.
-        sample: the sample of `param`.
     """
 
     paths: tuple[carried.Path, ...]
     init: Value
     param: Value
-    sample: torch.Tensor
 
 
 def carry(interpreter: Interpreter, node: ast.stmt, body: Callable[[], Node]) -> Node:
@@ -218,6 +216,7 @@ def carry(interpreter: Interpreter, node: ast.stmt, body: Callable[[], Node]) ->
     snapshot, length = trace.snapshot(), len(outer.nodes)
     around = interpreter.carrying
     parted: set[carried.Path] = set()
+    entering = aliases.partners(carried.leaves(start))
     while True:
         interpreter.carrying = around | known
         interpreter.rebind(carried.copied(start))
@@ -226,9 +225,9 @@ def carry(interpreter: Interpreter, node: ast.stmt, body: Callable[[], Node]) ->
         before = _state(interpreter)
         loop = body()
         changed = _changed(before, _state(interpreter))
-        apart = _parted(interpreter, through)
+        apart = aliases.parted(entering, aliases.partners(carried.leaves(interpreter.variables)))
         trace.region = outer
-        if changed <= known and not apart:
+        if changed <= known and apart <= parted:
             break
         known |= changed
         parted |= apart
@@ -239,6 +238,7 @@ def carry(interpreter: Interpreter, node: ast.stmt, body: Callable[[], Node]) ->
         if name in interpreter.scope and carried.alike(value, interpreter.scope[name]):
             interpreter.scope[name] = value  # not a copy of it
     _close(interpreter, region, loop, through)
+    _keep_parted(interpreter, parted)
     for name in interpreter.variables.keys() - start.keys():  # they have no value where no pass ran
         interpreter.in_passes.add(name)
         del interpreter.scope[name]
@@ -248,14 +248,15 @@ def carry(interpreter: Interpreter, node: ast.stmt, body: Callable[[], Node]) ->
 def _enter(
     interpreter: Interpreter, known: set[carried.Path], parted: set[carried.Path]
 ) -> tuple[list[_Carried], Region]:
-    """Open a region whose parameters stand for the leaves in `known`: one for all that are one tensor, but for those
-    in `parted`."""
+    """Open a region whose parameters stand for the leaves in `known`: one for all names of a tensor, but for those in
+    `parted`."""
     trace = interpreter.trace
     present = dict(carried.leaves(interpreter.variables))
-    groups: dict[Any, list[carried.Path]] = {}
+    names = aliases.partners((path, leaf) for path, leaf in present.items() if path not in parted)
+    groups: dict[carried.Path, list[carried.Path]] = {}
     for path in sorted((path for path in known if path in present), key=repr):
-        shared = isinstance(present[path], torch.Tensor) and path not in parted
-        groups.setdefault(id(present[path]) if shared else path, []).append(path)
+        several = sorted(names.get(path, {path}), key=repr)
+        groups.setdefault(several[0], several)
     inits = []
     for paths in groups.values():
         leaf = present[paths[0]]
@@ -270,37 +271,17 @@ def _enter(
         region.params.append(param)
         for path in paths:
             _put(interpreter, path, sample)
-        through.append(_Carried(tuple(paths), value, param, sample))
+        through.append(_Carried(tuple(paths), value, param))
+        trace.stay_as_is(sample, present[paths[0]])
+    _keep_parted(interpreter, parted)
     return through, region
 
 
-def _parted(interpreter: Interpreter, through: list[_Carried]) -> set[carried.Path]:
-    """The leaves that are one tensor when a pass begins, and are no more when it has ended.
-
-    Raises:
-        ControlFlowTensorMismatch: in between it was changed in place, which both see in some passes and not in others.
-    """
-    after = dict(carried.leaves(interpreter.variables))
-    found: set[carried.Path] = set()
-    for one in through:
-        if len({id(after.get(path)) for path in one.paths}) > 1:
-            _check_unchanged(interpreter.trace, one, one.paths, "when the loop begins, and two behind a pass")
-            found |= set(one.paths)
-    for one in through:
-        others = {path for other in through for path in other.paths} - set(one.paths)
-        met = [path for path in others if after.get(path) is one.sample]
-        if met:
-            _check_unchanged(interpreter.trace, one, (*one.paths, *met), "behind a pass, and two when the loop begins")
-    return found
-
-
-def _check_unchanged(trace: Trace, one: _Carried, paths: tuple[carried.Path, ...], when: str) -> None:
-    if trace.value(one.sample) is not one.param:
-        names = " and ".join(carried.path_text(path) for path in paths)
-        raise exc.ControlFlowTensorMismatch(
-            f"{names} are one tensor {when}, and it is changed in place",
-            hint="make a tensor of its own: b = a.clone(), or a = a + x in place of a += x",
-        )
+def _keep_parted(interpreter: Interpreter, parted: set[carried.Path]) -> None:
+    """Refuse changes in place of what is one tensor in some passes and several in others."""
+    for path, leaf in carried.leaves(interpreter.variables):
+        if path in parted and isinstance(leaf, torch.Tensor):
+            interpreter.trace.keep_as_it_is(leaf, aliases.names_of(parted))
 
 
 def _put(interpreter: Interpreter, path: carried.Path, leaf: Any) -> None:
@@ -360,6 +341,7 @@ def _close(interpreter: Interpreter, region: Region, loop: Node, through: list[_
         sample = trace.sample(one.param)
         out = trace.fresh(sample, one.param.dims)
         out.name = one.param.name
+        trace.stay_as_is(sample, after[one.paths[0]])
         loop.outs.append(out)
         for path in one.paths:
             _put(interpreter, path, sample)

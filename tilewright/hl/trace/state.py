@@ -121,6 +121,7 @@ class Trace:
         self._values: dict[int, Value] = {}
         self._kept: list[Any] = []
         self._stale: set[int] = set()
+        self._kept_as_is: dict[int, str] = {}
         self._count = first
 
     @property
@@ -162,13 +163,33 @@ class Trace:
         self._kept.append(tensor)
 
     def change(self, tensor: torch.Tensor, value: Value) -> None:
-        """`tensor` was changed in place to `value`: what shares its memory stands for nothing any more."""
+        """`tensor` was changed in place to `value`: what shares its memory stands for nothing any more.
+
+        Raises:
+            ControlFlowTensorMismatch: it is not known which names see that.
+        """
+        if id(tensor) in self._kept_as_is:
+            raise exc.ControlFlowTensorMismatch(
+                f"{self._kept_as_is[id(tensor)]} are one tensor in some passes or branches and two in others, and one "
+                "is changed in place here",
+                hint="make a tensor of its own: b = a.clone(), or a = a + x in place of a += x",
+            )
         memory = tensor.untyped_storage().data_ptr()
         for other in self._kept:
             if other is not tensor and id(other) in self._values and other.untyped_storage().data_ptr() == memory:
                 del self._values[id(other)]
                 self._stale.add(id(other))
         self.bind(tensor, value)
+
+    def keep_as_it_is(self, tensor: torch.Tensor, names: str) -> None:
+        """Refuse changes of `tensor` in place: which of `names` would see them differs from run to run."""
+        self._kept_as_is[id(tensor)] = names
+
+    def stay_as_is(self, sample: torch.Tensor, *others: Any) -> None:
+        """Refuse for `sample` what is refused for one of the others."""
+        names = next((self._kept_as_is[id(one)] for one in others if id(one) in self._kept_as_is), None)
+        if names is not None:
+            self._kept_as_is[id(sample)] = names
 
     def value(self, tensor: torch.Tensor) -> Value | None:
         """The value that a sample tensor stands for, if any.
@@ -198,12 +219,12 @@ class Trace:
     def snapshot(self) -> tuple[Any, ...]:
         """The state to which a discarded pass over a loop body returns."""
         counts = len(self.axes), len(self.slots), self._count, self.sampling.taken, self.drawn
-        return dict(self._values), dict(self.factors.atoms), counts
+        return dict(self._values), dict(self.factors.atoms), dict(self._kept_as_is), counts
 
     def restore(self, snapshot: tuple[Any, ...]) -> None:
         """Forget what was recorded since `snapshot`; samples stay alive, so that identities stay unique."""
-        values, atoms, (axes, slots, self._count, self.sampling.taken, self.drawn) = snapshot
-        self._values = dict(values)
+        values, atoms, kept, (axes, slots, self._count, self.sampling.taken, self.drawn) = snapshot
+        self._values, self._kept_as_is = dict(values), dict(kept)
         self._stale -= values.keys()
         self.factors.reset(atoms)
         del self.axes[axes:], self.slots[slots:]
