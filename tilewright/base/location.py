@@ -13,17 +13,6 @@ from dataclasses import dataclass
 _sources: dict[str, tuple[str, Sequence[int]]] = {}
 
 
-def say_generated(file: str, source: str, lines: Sequence[int]) -> None:
-    """Say of what the text of a file was generated.
-
-    Args:
-        file: its name in `linecache`.
-        source: the file that somebody wrote.
-        lines: for each line of the text the line of `source` that it came from, 0 for none.
-    """
-    _sources[file] = source, lines
-
-
 @dataclass(frozen=True, slots=True)
 class Location:
     """A position in a source file.
@@ -45,6 +34,17 @@ class Location:
     caller: Location | None = None
     function: str = ""
     inside: str = ""
+
+    @staticmethod
+    def say_generated(file: str, source: str, lines: Sequence[int]) -> None:
+        """Say of what the text of a file was generated.
+
+        Args:
+            file: its name in `linecache`.
+            source: the file that somebody wrote.
+            lines: for each line of the text the line of `source` that it came from, 0 for none.
+        """
+        _sources[file] = source, lines
 
     @classmethod
     def of_line(cls, file: str, line: int, function: str = "") -> Location:

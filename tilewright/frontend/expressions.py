@@ -436,10 +436,7 @@ def _tensor_attribute(frame: Frame, node: ast.AST, value: tensor, name: str) -> 
         frame.at(node)
         return METHODS["trans"].fn(frame.builder, value)
     if name.startswith("_") or name in ("block_shape", "handle") or not hasattr(value, name):
-        raise LanguageTypeError(
-            f"a tensor of type {value.type} has no attribute '{name}'",
-            hint=tensor_hint(name),
-        )
+        raise LanguageTypeError(f"a tensor of type {value.type} has no attribute '{name}'", hint=tensor_hint(name))
     shared = getattr(tensor, name)  # library functions of the language are attributes of the class
     return Method(shared, value) if isinstance(shared, (BlockFunction, Builtin)) else wrap(getattr(value, name))
 
@@ -469,8 +466,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     holder = value if isinstance(value, builtins.tuple) else unwrap(value)
     if isinstance(holder, BlockFunction):
         raise LanguageTypeError(
-            f"{holder.__name__}[...] launches a kernel, which a kernel cannot do",
-            hint=f"call it as a function, {holder.__name__}(...): it runs in the same program",
+            f"{holder.fn.__name__}[...] launches a kernel, which a kernel cannot do",
+            hint=f"call it as a function, {holder.fn.__name__}(...): it runs in the same program",
         )
     if not hasattr(type(holder), "__getitem__"):
         raise LanguageTypeError(f"{type_text(value)} cannot be indexed")

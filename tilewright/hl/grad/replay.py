@@ -162,7 +162,9 @@ class Replay:
 
     def _called(self, node: Node, env: Env) -> Any:
         if node.function is not None and node.op not in _DERIVED:
-            args, kwargs = (replace(tree, lambda leaf: self._argument(leaf, env)) for tree in (node.args, node.kwargs))
+            args, kwargs = (
+                replace(tree, lambda leaf: _argument(self.trace, leaf, env)) for tree in (node.args, node.kwargs)
+            )
             if node.op in VIEWS and not isinstance(args[1], torch.dtype):  # samples have other strides here
                 return torch.reshape(*args[:2])
             made = node.function(*args, **kwargs)
@@ -180,19 +182,11 @@ class Replay:
                 hint="call .detach() on what it is given, if no gradient is meant to flow through it",
             )
         if node.function is not None:
-            args, kwargs = (replace(tree, lambda leaf: self._argument(leaf, env)) for tree in (node.args, node.kwargs))
+            args, kwargs = (
+                replace(tree, lambda leaf: _argument(self.trace, leaf, env)) for tree in (node.args, node.kwargs)
+            )
             return node.function(*args, **kwargs)
         return self._recorded(node, env)
-
-    def _argument(self, leaf: Any, env: Env) -> Any:
-        """What a node is called with for a leaf of its arguments: PyTorch's formulas take numbers for constants."""
-        if isinstance(leaf, Value):
-            return env[leaf.id]
-        if isinstance(leaf, HostNumber):
-            with self.trace.silence():
-                stands_for = torch.full((), 1.5)
-            return self.trace.record("full", (leaf,), stands_for)
-        return leaf.sample if isinstance(leaf, Sym) else leaf
 
     def _recorded(self, node: Node, env: Env) -> Any:
         samples = tuple(map(self.blank, node.outs))
@@ -367,6 +361,17 @@ def unrounded(replay: Replay, sample: Any) -> Any:
     fresh = replay.blank(source)
     replay.trace.bind(fresh, source)
     return fresh
+
+
+def _argument(trace: Trace, leaf: Any, env: Env) -> Any:
+    """What a node is called with for a leaf of its arguments: PyTorch's formulas take numbers for constants."""
+    if isinstance(leaf, Value):
+        return env[leaf.id]
+    if isinstance(leaf, HostNumber):
+        with trace.silence():
+            stands_for = torch.full((), 1.5)
+        return trace.record("full", (leaf,), stands_for)
+    return leaf.sample if isinstance(leaf, Sym) else leaf
 
 
 def _times(a: Any, b: Any) -> tuple[Any]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import tilewright
 from tilewright import errors, lazy_module
-from tilewright.base.location import say_generated
 from tilewright.hl import exc
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class Loaded:
     def __init__(self, name: str, module: module_text.Module, scope: dict[str, Any], file: str) -> None:
         text = module.text
         self._generated = f"<hl {name} {zlib.crc32(text.encode()):08x}>"
-        say_generated(self._generated, file, module.origins)
+        errors.Location.say_generated(self._generated, file, module.origins)
         linecache.cache[self._generated] = len(text), None, text.splitlines(keepends=True), self._generated
         self._names = {**scope, "__name__": GENERATED}
         exec(compile(text, self._generated, "exec"), self._names)

@@ -1,7 +1,7 @@
 """Names of one tensor: a change in place is seen under all of them, so it has to be known which they are.
 
 Where two names are one tensor in some passes of a loop, or in one arm of a branch, and two in others, neither may be
-changed in place (`Trace.keep_as_it_is`).
+changed in place (`Trace.change`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from tilewright.hl.trace import carried
+from tilewright.hl.trace.state import Trace
 
 Partners = Mapping[carried.Path, frozenset[carried.Path]]
 """For each leaf that is a tile, the leaves that are the same tensor."""
@@ -32,6 +33,16 @@ def parted(one: Partners, other: Partners) -> set[carried.Path]:
     return {path for path in common if one[path] & common != other[path] & common}
 
 
-def names_of(paths: Iterable[carried.Path]) -> str:
-    """The leaves as an error names them."""
-    return " and ".join(sorted(map(carried.path_text, paths)))
+def keep_apart(trace: Trace, leaves: Iterable[tuple[carried.Path, Any]], paths: set[carried.Path]) -> None:
+    """Refuse changes in place of the leaves at `paths`: under which of these names they are seen is not known."""
+    names = " and ".join(sorted(map(carried.path_text, paths)))
+    for path, leaf in leaves:
+        if path in paths and isinstance(leaf, torch.Tensor):
+            trace.kept_as_is[id(leaf)] = names
+
+
+def keep_like(trace: Trace, sample: torch.Tensor, *others: Any) -> None:
+    """Refuse for `sample` what is refused for one of the others."""
+    for other in others:
+        if id(other) in trace.kept_as_is:
+            trace.kept_as_is[id(sample)] = trace.kept_as_is[id(other)]

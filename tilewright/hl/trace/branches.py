@@ -123,9 +123,7 @@ def _merged(interpreter: Interpreter, node: Node, arms: list[_Arm]) -> dict[str,
         merged[name] = tree
     left_names, right_names = (aliases.partners(carried.leaves(arm.variables)) for arm in arms)
     apart = aliases.parted(left_names, right_names)
-    for path, leaf in carried.leaves(merged):
-        if path in apart and isinstance(leaf, torch.Tensor):
-            interpreter.trace.keep_as_it_is(leaf, aliases.names_of(apart))
+    aliases.keep_apart(interpreter.trace, carried.leaves(merged), apart)
     interpreter.one_arm |= left.variables.keys() ^ right.variables.keys()
     return merged
 
@@ -158,7 +156,7 @@ def _leaf(trace: Trace, node: Node, arms: list[_Arm], path: carried.Path, ours: 
     out = trace.fresh(sample, pair[0].dims if pair[0].dims == pair[1].dims else cut[0])
     out.name = pair[0].name or pair[1].name
     node.outs.append(out)
-    trace.stay_as_is(sample, ours, theirs)
+    aliases.keep_like(trace, sample, ours, theirs)
     return sample
 
 

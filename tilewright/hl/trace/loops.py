@@ -238,7 +238,7 @@ def carry(interpreter: Interpreter, node: ast.stmt, body: Callable[[], Node]) ->
         if name in interpreter.scope and carried.alike(value, interpreter.scope[name]):
             interpreter.scope[name] = value  # not a copy of it
     _close(interpreter, region, loop, through)
-    _keep_parted(interpreter, parted)
+    aliases.keep_apart(trace, carried.leaves(interpreter.variables), parted)
     for name in interpreter.variables.keys() - start.keys():  # they have no value where no pass ran
         interpreter.in_passes.add(name)
         del interpreter.scope[name]
@@ -272,16 +272,9 @@ def _enter(
         for path in paths:
             _put(interpreter, path, sample)
         through.append(_Carried(tuple(paths), value, param))
-        trace.stay_as_is(sample, present[paths[0]])
-    _keep_parted(interpreter, parted)
+        aliases.keep_like(trace, sample, present[paths[0]])
+    aliases.keep_apart(trace, carried.leaves(interpreter.variables), parted)
     return through, region
-
-
-def _keep_parted(interpreter: Interpreter, parted: set[carried.Path]) -> None:
-    """Refuse changes in place of what is one tensor in some passes and several in others."""
-    for path, leaf in carried.leaves(interpreter.variables):
-        if path in parted and isinstance(leaf, torch.Tensor):
-            interpreter.trace.keep_as_it_is(leaf, aliases.names_of(parted))
 
 
 def _put(interpreter: Interpreter, path: carried.Path, leaf: Any) -> None:
@@ -341,7 +334,7 @@ def _close(interpreter: Interpreter, region: Region, loop: Node, through: list[_
         sample = trace.sample(one.param)
         out = trace.fresh(sample, one.param.dims)
         out.name = one.param.name
-        trace.stay_as_is(sample, after[one.paths[0]])
+        aliases.keep_like(trace, sample, after[one.paths[0]])
         loop.outs.append(out)
         for path in one.paths:
             _put(interpreter, path, sample)

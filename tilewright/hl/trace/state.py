@@ -82,6 +82,7 @@ class Trace:
         whole: whether calls are written down with their operator and all arguments; see `trace.whole`.
         detaches: whether `detach` is a call like others, and not another name.
         of_sizes: nodes that are a symbol, or compare two values, by the number of their value.
+        kept_as_is: samples that may not be changed in place, with their names; see `trace.aliases`.
     """
 
     def __init__(self, sampling: Sampling, device: Any, first: int = 0) -> None:
@@ -121,7 +122,7 @@ class Trace:
         self._values: dict[int, Value] = {}
         self._kept: list[Any] = []
         self._stale: set[int] = set()
-        self._kept_as_is: dict[int, str] = {}
+        self.kept_as_is: dict[int, str] = {}
         self._count = first
 
     @property
@@ -168,9 +169,9 @@ class Trace:
         Raises:
             ControlFlowTensorMismatch: it is not known which names see that.
         """
-        if id(tensor) in self._kept_as_is:
+        if id(tensor) in self.kept_as_is:
             raise exc.ControlFlowTensorMismatch(
-                f"{self._kept_as_is[id(tensor)]} are one tensor in some passes or branches and two in others, and one "
+                f"{self.kept_as_is[id(tensor)]} are one tensor in some passes or branches and two in others, and one "
                 "is changed in place here",
                 hint="make a tensor of its own: b = a.clone(), or a = a + x in place of a += x",
             )
@@ -180,16 +181,6 @@ class Trace:
                 del self._values[id(other)]
                 self._stale.add(id(other))
         self.bind(tensor, value)
-
-    def keep_as_it_is(self, tensor: torch.Tensor, names: str) -> None:
-        """Refuse changes of `tensor` in place: which of `names` would see them differs from run to run."""
-        self._kept_as_is[id(tensor)] = names
-
-    def stay_as_is(self, sample: torch.Tensor, *others: Any) -> None:
-        """Refuse for `sample` what is refused for one of the others."""
-        names = next((self._kept_as_is[id(one)] for one in others if id(one) in self._kept_as_is), None)
-        if names is not None:
-            self._kept_as_is[id(sample)] = names
 
     def value(self, tensor: torch.Tensor) -> Value | None:
         """The value that a sample tensor stands for, if any.
@@ -219,12 +210,12 @@ class Trace:
     def snapshot(self) -> tuple[Any, ...]:
         """The state to which a discarded pass over a loop body returns."""
         counts = len(self.axes), len(self.slots), self._count, self.sampling.taken, self.drawn
-        return dict(self._values), dict(self.factors.atoms), dict(self._kept_as_is), counts
+        return dict(self._values), dict(self.factors.atoms), dict(self.kept_as_is), counts
 
     def restore(self, snapshot: tuple[Any, ...]) -> None:
         """Forget what was recorded since `snapshot`; samples stay alive, so that identities stay unique."""
         values, atoms, kept, (axes, slots, self._count, self.sampling.taken, self.drawn) = snapshot
-        self._values, self._kept_as_is = dict(values), dict(kept)
+        self._values, self.kept_as_is = dict(values), dict(kept)
         self._stale -= values.keys()
         self.factors.reset(atoms)
         del self.axes[axes:], self.slots[slots:]
