@@ -166,7 +166,7 @@ class Settings:
             self.index_dtype = getattr(torch, self.index_dtype.removeprefix("torch."), self.index_dtype)
         if self.index_dtype not in (None, torch.int32, torch.int64):
             raise exc.InvalidAPIUsage(f"index_dtype={self.index_dtype!r}", hint="torch.int32, torch.int64 or None")
-        if self.autotune_effort not in _EFFORTS:
+        if self.autotune_effort not in (None, *_EFFORTS):
             raise exc.InvalidAPIUsage(
                 f"autotune_effort={self.autotune_effort!r}", hint=f"one of {', '.join(map(repr, _EFFORTS))}"
             )
