@@ -68,9 +68,21 @@ def calls_a_function_as_a_method(p):
     tl.store(p, tl.load(p).maximum(0.0))
 
 
+@tilewright.jit
+def launches_a_kernel(p):
+    assigns_to_an_index[(1,)](p)
+
+
+@tilewright.jit
+def asks_for_a_size_as_in_torch(p):
+    tl.store(p, tl.load(p + tl.arange(0, 4)).size(0))
+
+
 @pytest.mark.parametrize(
     ("kernel", "said"),
     [
+        (launches_a_kernel, "hint: call it as a function, assigns_to_an_index(...)"),
+        (asks_for_a_size_as_in_torch, "hint: write x.shape[0]"),
         (assigns_to_an_index, "hint: write tl.store(pointer + index, value)"),
         (calls_a_function_as_a_method, "hint: write tl.maximum(...)"),
         (indexes_a_pointer, "hint: write tl.load(pointer + index)"),
@@ -98,6 +110,15 @@ def test_calls_from_python_are_typed() -> None:
     with pytest.raises(TilewrightError, match="does not fit 64 bits") as caught:
         stores_a_pointer[(1,)](np.zeros(4, np.float32), 1 << 70)
     assert isinstance(caught.value, OverflowError)
+
+
+def test_an_unknown_option_of_the_decorator() -> None:
+    with pytest.raises(TilewrightError, match="no option 'noinlin'") as caught:
+        tilewright.jit(sized.fn, noinlin=True)
+    assert isinstance(caught.value, TypeError) and "did you mean noinline?" in caught.value.hint
+    with pytest.raises(TypeError, match="no option 'num_warp'") as caught:
+        tilewright.jit(num_warp=4)
+    assert "num_warps and its kin are given at the launch" in str(caught.value)
 
 
 def test_none_is_asked_for_first() -> None:

@@ -220,6 +220,26 @@ def test_settings_come_from_the_environment():
     assert made.stdout.split() == ["False", "False", "quick", "7", "EAGER"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("STATIC_SHAPES", "maybe"), ("INTERPRET", "2"), ("REF_MODE", "some"), ("AUTOTUNE_EFFORT", "huge"),
+     ("INDEX_DTYPE", "int99"), ("AUTOTUNE_BUDGET_SECONDS", "soon")],
+)  # fmt: skip
+def test_a_value_of_the_environment_that_a_setting_cannot_have(monkeypatch, name, text):
+    monkeypatch.setenv(f"TILEWRIGHT_HL_{name}", text)
+    with pytest.raises(hl.exc.InvalidAPIUsage, match=text) as caught:
+        hl.Settings()
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "mode"), [("tiled", "TILED"), ("eager", "EAGER"), ("1", "EAGER"), ("off", "OFF"), ("", "OFF")]
+)
+def test_a_reference_mode_of_the_environment(monkeypatch, text, mode):
+    monkeypatch.setenv("TILEWRIGHT_HL_REF_MODE", text)
+    assert hl.Settings().ref_mode is hl.RefMode[mode]
+
+
 def test_a_setting_that_does_not_exist():
     with pytest.raises(hl.exc.InvalidAPIUsage, match="did you mean static_shapes"):
         hl.kernel(scaled, static_shape=False)

@@ -127,3 +127,32 @@ def test_open_sizes_that_are_merged(function, expected, is_open):
         torch.testing.assert_close(kernel(x), expected(x))
     bindings = {id(kernel.bind((torch.randn(3, columns),))) for columns in (6, 13)}
     assert len(bindings) == (1 if is_open else 2)
+
+
+@hl.kernel(static_shapes=False)
+def largest_of_groups(x, group: hl.constexpr):
+    rows, columns = x.size()
+    out = torch.empty([rows, columns // group])
+    for tile in hl.tile(rows):
+        out[tile, :] = x[tile, :].reshape(tile, columns // group, group).amax(-1)
+    return out
+
+
+@hl.kernel(static_shapes=False)
+def pairs_swapped(x):
+    out = torch.empty_like(x)
+    for tile in hl.tile(x.size(0)):
+        left, right = hl.split(x[tile, :].reshape([tile, x.size(1) // 2, 2]))
+        out[tile, :] = hl.join(right, left).reshape([tile, x.size(1)])
+    return out
+
+
+def test_a_row_whose_length_is_open_and_which_is_split_is_a_constant():
+    for columns in (48, 32):
+        x = torch.randn(7, columns)
+        torch.testing.assert_close(largest_of_groups(x, 16), x.view(7, -1, 16).amax(-1))
+        torch.testing.assert_close(pairs_swapped(x), x.view(7, -1, 2).flip(-1).view(7, columns))
+    with pytest.raises(
+        hl.exc.TorchOpTracingError, match=r"shape '\[tile, 3, 16\]' is invalid for input of size 50\*tile"
+    ):
+        largest_of_groups(torch.randn(7, 50), 16)

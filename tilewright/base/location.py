@@ -7,7 +7,10 @@ A location is attached to every operation of the tile IR and to every compile er
 from __future__ import annotations
 
 import linecache
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+_sources: dict[str, tuple[str, Sequence[int]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,32 @@ class Location:
     caller: Location | None = None
     function: str = ""
     inside: str = ""
+
+    @staticmethod
+    def say_generated(file: str, source: str, lines: Sequence[int]) -> None:
+        """Say of what the text of a file was generated.
+
+        Args:
+            file: its name in `linecache`.
+            source: the file that somebody wrote.
+            lines: for each line of the text the line of `source` that it came from, 0 for none.
+        """
+        _sources[file] = source, lines
+
+    @classmethod
+    def of_line(cls, file: str, line: int, function: str = "") -> Location:
+        """The whole text of a line, where no more is known of a place."""
+        text = linecache.getline(file, line)
+        start = len(text) - len(text.lstrip())
+        return cls(file, line, start, max(start + 1, len(text.rstrip())), function=function)
+
+    def written(self) -> Location:
+        """The line that somebody wrote, of a place in text that was generated (`say_generated`); else the place."""
+        source, lines = _sources.get(self.file, ("", ()))
+        origin = lines[self.line - 1] if 0 < self.line <= len(lines) else 0
+        if not origin:
+            return self
+        return Location.of_line(source, origin, self.function)
 
     def source_line(self) -> str:
         """The text of the line, without its newline; empty when the file is not readable."""

@@ -171,6 +171,11 @@ def _read_tensor(value: Any, name: str) -> Array:
         raise _no_memory(value, name)
     if getattr(value, "requires_grad", False):
         _mention_gradients(name)
+    if getattr(value, "is_neg", bool)():
+        raise ArgumentError(
+            f"argument `{name}` is a view of negated numbers: its memory holds them with the other sign",
+            hint=f"pass {name}.resolve_neg()",
+        )
     try:
         address = int(value.data_ptr())
     except Exception as error:  # torch raises several classes for tensors without plain storage

@@ -11,7 +11,7 @@ from tilewright import language
 from tilewright.base.callable import BlockFunction
 from tilewright.frontend.source import KernelSource
 from tilewright.language.extra import libdevice
-from tilewright.ops.builtin import Builtin
+from tilewright.ops.builtin import METHODS, Builtin
 from tilewright.ops.values import tensor, unwrap
 
 _WRITTEN = (
@@ -23,6 +23,11 @@ _OTHER_NAMES = {
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "transpose": "trans", "absolute": "abs", "clip": "clamp",
     "empty": "zeros", "ones": "full", "mod": "fmod", "rand_like": "rand", "matmul": "dot",
     "mm": "dot", "bmm": "dot", "relu": "maximum", "permute_dims": "permute", "square": "mul",
+}  # fmt: skip
+_ATTRIBUTES_OF_TORCH = {
+    "size": "x.shape[0]", "dim": "len(x.shape)", "ndim": "len(x.shape)", "nelement": "x.numel", "t": "x.T",
+    "float": "x.to(tl.float32)", "half": "x.to(tl.float16)", "double": "x.to(tl.float64)", "int": "x.to(tl.int32)",
+    "long": "x.to(tl.int64)", "bool": "x != 0", "unsqueeze": "x[:, None]", "squeeze": "x.reshape(shape)",
 }  # fmt: skip
 _LIST_METHODS = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"})
 
@@ -41,6 +46,14 @@ def function_hint(name: str) -> str | None:
         if isinstance(getattr(libdevice, known, None), Builtin):
             return f"write tl.extra.libdevice.{known}(...)"
     return None
+
+
+def tensor_hint(name: str) -> str | None:
+    """What to write instead of ``tile.name``, which does not exist."""
+    written = _ATTRIBUTES_OF_TORCH.get(name)
+    if written is not None:
+        return f"write {written}"
+    return function_hint(name) or close_name(name, [*METHODS, "shape", "dtype", "type", "numel", "T"])
 
 
 def attribute_hint(value: Any, name: str) -> str | None:

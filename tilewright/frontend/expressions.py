@@ -22,7 +22,7 @@ from tilewright.base import dtypes
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
 from tilewright.base.naming import home_of
-from tilewright.frontend.advice import attribute_hint, close_name, function_hint, power_hint
+from tilewright.frontend.advice import attribute_hint, power_hint, tensor_hint
 from tilewright.frontend.frame import Frame, visit, visits
 from tilewright.frontend.records import record_fields
 from tilewright.frontend.scopes import lookup
@@ -436,10 +436,7 @@ def _tensor_attribute(frame: Frame, node: ast.AST, value: tensor, name: str) -> 
         frame.at(node)
         return METHODS["trans"].fn(frame.builder, value)
     if name.startswith("_") or name in ("block_shape", "handle") or not hasattr(value, name):
-        raise LanguageTypeError(
-            f"a tensor of type {value.type} has no attribute '{name}'",
-            hint=function_hint(name) or close_name(name, [*METHODS, "shape", "dtype", "type", "numel", "T"]),
-        )
+        raise LanguageTypeError(f"a tensor of type {value.type} has no attribute '{name}'", hint=tensor_hint(name))
     shared = getattr(tensor, name)  # library functions of the language are attributes of the class
     return Method(shared, value) if isinstance(shared, (BlockFunction, Builtin)) else wrap(getattr(value, name))
 
@@ -467,6 +464,11 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
             hint="unroll the loop with tl.static_range so that its counter is a constant",
         )
     holder = value if isinstance(value, builtins.tuple) else unwrap(value)
+    if isinstance(holder, BlockFunction):
+        raise LanguageTypeError(
+            f"{holder.fn.__name__}[...] launches a kernel, which a kernel cannot do",
+            hint=f"call it as a function, {holder.fn.__name__}(...): it runs in the same program",
+        )
     if not hasattr(type(holder), "__getitem__"):
         raise LanguageTypeError(f"{type_text(value)} cannot be indexed")
     try:

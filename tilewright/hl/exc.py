@@ -55,6 +55,9 @@ class InvalidAPIUsage(Error):
     """A function of the language was called in a way it does not allow."""
 
 
+IN_KERNELS = "decorate the function with @hl.kernel; with @tilewright.jit it has the functions of tilewright.language"
+
+
 class NotInsideKernel(InvalidAPIUsage):
     """A function of the language was called outside a kernel."""
 
@@ -77,6 +80,10 @@ class HostValueNotAvailable(Error):
 
 class UndefinedVariable(Error, NameError):
     """A name is not defined, or only in one branch."""
+
+
+class UndefinedAttribute(Error, AttributeError):
+    """A module or a value has no such attribute."""
 
 
 class StatementNotSupported(Error):

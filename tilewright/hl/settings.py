@@ -76,8 +76,9 @@ WITHOUT_MEANING = frozenset(
 
 _OF_TUNING = ("autotune", "force_autotune", "skip_cache", "print_output_code")
 
+_EFFORTS = ("auto", "none", "quick", "full")
 _TRUE = ("1", "true", "yes", "on")
-_SWITCHES = (*_TRUE, "0", "false", "no", "off")
+_FALSE = ("", "0", "false", "no", "off")
 
 
 class Settings:
@@ -162,9 +163,13 @@ class Settings:
         for name, default in _DEFAULTS.items():
             setattr(self, name, given[name] if name in given else _from_environment(name, default))
         if isinstance(self.index_dtype, str):
-            self.index_dtype = getattr(torch, self.index_dtype.removeprefix("torch."), None)
+            self.index_dtype = getattr(torch, self.index_dtype.removeprefix("torch."), self.index_dtype)
         if self.index_dtype not in (None, torch.int32, torch.int64):
             raise exc.InvalidAPIUsage(f"index_dtype={self.index_dtype!r}", hint="torch.int32, torch.int64 or None")
+        if self.autotune_effort not in (None, *_EFFORTS):
+            raise exc.InvalidAPIUsage(
+                f"autotune_effort={self.autotune_effort!r}", hint=f"one of {', '.join(map(repr, _EFFORTS))}"
+            )
 
     @classmethod
     def default(cls) -> Settings:
@@ -188,18 +193,25 @@ def _shown(value: Any) -> str:
 def _from_environment(name: str, default: Any) -> Any:
     variable, text = environment.read(name)
     if name == "ref_mode":
-        eager = os.environ.get("TILEWRIGHT_HL_INTERPRET", "")
-        if text is None or text in ("", *_SWITCHES):
-            return RefMode.EAGER if (text or eager).lower() in _TRUE else default
-        return RefMode(text)
+        if text in {mode.value for mode in RefMode} - {*_TRUE, *_FALSE}:
+            return RefMode(text)
+        switch = ("TILEWRIGHT_HL_INTERPRET", os.environ.get("TILEWRIGHT_HL_INTERPRET", ""))
+        return RefMode.EAGER if _is_on(*((variable, text) if text else switch)) else default
     if text is None:
         return default
     if isinstance(default, bool):
-        return text.lower() in _TRUE
+        return _is_on(variable, text)
     try:
         return _read(name, text, default)
     except ValueError:
         raise exc.InvalidAPIUsage(f"the environment variable {variable} is {text!r}", hint="give a number") from None
+
+
+def _is_on(variable: str, text: str) -> bool:
+    """What a switch of the environment says."""
+    if text.lower() not in (*_TRUE, *_FALSE):
+        raise exc.InvalidAPIUsage(f"the environment variable {variable} is {text!r}", hint="give 1 or 0")
+    return text.lower() in _TRUE
 
 
 def _read(name: str, text: str, default: Any) -> Any:

@@ -367,7 +367,7 @@ class CheckedLaunch:
         return Fault(
             kind=kind,
             kernel=self.kernel.name,
-            place=_location(site["place"], self.kernel.name),
+            place=_location(site["place"]),
             access=site["access"],
             argument="" if slot is None else slot.name,
             program=(x, y, z),
@@ -388,7 +388,7 @@ class CheckedLaunch:
         program = (number % gx, number // gx % gy, number // (gx * gy)) if number < gx * gy * gz else None
         does = {"load"} if access == "load" else {"store", "atomic"}
         lines = {
-            other["place"][-1][1]
+            _line(*other["place"][-1][:2])
             for other in self.sites
             if other["slot"] == site["slot"] and other["access"] in does and other["place"]
         }
@@ -397,7 +397,8 @@ class CheckedLaunch:
 
 def _storing(site: Mapping[str, Any]) -> Party:
     """Another element of the same tile, which may have stored at these lines."""
-    return Party(None, "store", tuple(int(line) for line in site["other"].split(", ") if line))
+    file = site["place"][-1][0] if site["place"] else ""
+    return Party(None, "store", tuple(sorted({_line(file, int(line)) for line in site["other"].split(", ") if line})))
 
 
 def _values(kind: str, words: Sequence[int]) -> tuple[int | float, ...]:
@@ -407,9 +408,16 @@ def _values(kind: str, words: Sequence[int]) -> tuple[int | float, ...]:
     return tuple(words) if kind in ("promise", "deadlock") else ()
 
 
-def _location(places: Sequence[Sequence[Any]], kernel: str) -> Location | None:
-    """The innermost place, with the calls that led there."""
+def _location(places: Sequence[Sequence[Any]]) -> Location | None:
+    """The innermost place that somebody wrote, with the calls that led there."""
     found: Location | None = None
     for file, line, column in reversed(places):
-        found = Location(file, line, column, None, found)
+        place = Location(file, line, column)
+        user = place.written()
+        found = replace(place, caller=found) if user is place else user
     return found
+
+
+def _line(file: str, line: int) -> int:
+    """The line that somebody wrote."""
+    return Location(file, line).written().line

@@ -11,12 +11,15 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from tilewright.base.callable import BlockFunction, P
+from tilewright.base.errors import ArgumentError
 from tilewright.base.grids import Grid
 from tilewright.base.hooks import AnnouncedList
 from tilewright.base.knobs import follow_triton_variables, knobs
@@ -398,7 +401,22 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     Use it bare (``@tilewright.jit``) or with options (``@tilewright.jit(noinline=True)``); see :class:`JITFunction`.
     """
+    if options:
+        _check_options(options)
     if fn is None:
         return functools.partial(jit, **options)
     follow_triton_variables()
     return JITFunction(fn, **options)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse what `jit` does not take."""
+    known = [*inspect.signature(JITFunction.__init__).parameters][2:]
+    for name in options:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            meant = f"did you mean {close[0]}? " if close else ""
+            raise ArgumentError(
+                f"tilewright.jit has no option {name!r}",
+                hint=f"{meant}It takes {', '.join(known)}; num_warps and its kin are given at the launch",
+            )

@@ -15,6 +15,10 @@ from tilewright.base.errors import ArgumentError
 from tilewright.launch.faults import Fault
 from tilewright.sanitize.checking import checking
 
+_USAGE = (
+    "write tilewright sanitize [OPTIONS] PROGRAM.py [ARGUMENTS]; --help tells the options, -c all,views chooses checks"
+)
+
 
 def run_program(
     name: str, arguments: Sequence[str], wanted: str, *, as_module: bool = False, quiet: bool = False
@@ -35,7 +39,7 @@ def run_program(
         ArgumentError: there is no such file or check.
     """
     if not as_module and not Path(name).is_file():
-        raise ArgumentError(f"there is no file {name}", hint="write tilewright sanitize PROGRAM.py [ARGUMENTS]")
+        raise ArgumentError(f"there is no file {name}", hint=_USAGE)
     before = sys.argv[:], sys.path[:]
     sys.argv = [name, *arguments]
     sys.path.insert(0, "" if as_module else str(Path(name).resolve().parent))

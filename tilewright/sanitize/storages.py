@@ -27,6 +27,8 @@ _EMPTY = frozenset({"empty", "empty_strided", "empty_like", "new_empty", "new_em
 class StorageWatch(TorchDispatchMode):  # type: ignore[misc]
     """A block in which storages are followed from their making on."""
 
+    only_looks_on = True
+
     def __enter__(self) -> StorageWatch:
         onlookers.count += 1
         super().__enter__()

@@ -172,7 +172,10 @@ def kernel_of(module: ModuleType, name: str) -> JITFunction:
         found = getattr(found, "fn", None)  # autotuned kernels and kernels with heuristics
     if found is None:
         kernels = [key for key, value in vars(module).items() if isinstance(value, JITFunction)]
-        raise ArgumentError(f"{module.__file__} has no kernel {name!r}", hint=f"it has {', '.join(kernels) or 'none'}")
+        hint = f"it has {', '.join(kernels)}" if kernels else "it has none that is decorated with @tilewright.jit"
+        if hasattr(getattr(module, name, None), "bind"):
+            hint = f"{name} is a kernel of hl, compiled for the arguments of a call: write tilewright report PROGRAM.py"
+        raise ArgumentError(f"{module.__file__} has no kernel {name!r}", hint=hint)
     return found
 
 

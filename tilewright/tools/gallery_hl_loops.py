@@ -298,6 +298,32 @@ CASES = (
         """,
     ),
     Case(
+        "A function that is not there",
+        """
+        @hl.kernel
+        def kernel(x):
+            out = torch.empty_like(x)
+            for tile in hl.tile(x.size(0)):
+                out[tile, :] = torch.sofmax(x[tile, :], -1)
+            return out
+
+        kernel(x)
+        """,
+    ),
+    Case(
+        "A list that a loop adds to",
+        """
+        @hl.kernel
+        def kernel(x):
+            parts = []
+            for tile in hl.tile(x.size(0)):
+                parts.append(x[tile] * 2)
+            return torch.cat(parts)
+
+        kernel(x)
+        """,
+    ),
+    Case(
         "Something that cannot be stored",
         """
         @hl.kernel

@@ -211,3 +211,38 @@ def test_indices_with_other_remainders_do_not_meet() -> None:
 def test_stores_that_may_meet_are_refused(kernel: Any) -> None:
     with pytest.raises(hl.exc.NotDifferentiable, match="stored twice"):
         kernel(torch.randn(4, 5, requires_grad=True))
+
+
+@hl.kernel
+def sums_and_differences(x):
+    out = torch.empty_like(x)
+    half = x.size(1) // 2
+    for rows, columns in hl.tile([x.size(0), half]):
+        left, right = x[rows, columns.index * 2], x[rows, columns.index * 2 + 1]
+        out[rows, columns] = torch.tanh(left + right)
+        out[rows, columns + half] = torch.tanh(left - right)
+    return out
+
+
+def test_tiles_of_two_halves_are_stored_apart():
+    x = torch.randn(7, 26, dtype=torch.float64, requires_grad=True)
+    y = x.detach().requires_grad_()
+    left, right = y[:, ::2], y[:, 1::2]
+    (expected,) = torch.autograd.grad(torch.cat([left + right, left - right], 1).tanh().sin().sum(), y)
+    (grad,) = torch.autograd.grad(sums_and_differences(x).sin().sum(), x)
+    torch.testing.assert_close(grad, expected)
+
+
+@hl.kernel
+def halves_that_meet(x):
+    out = torch.zeros_like(x)
+    half = x.size(1) // 2
+    for rows, columns in hl.tile([x.size(0), half + 1]):
+        out[rows, columns] = x[rows, columns] * 2
+        out[rows, columns + half] = x[rows, columns] * 3
+    return out
+
+
+def test_tiles_of_two_halves_that_meet_are_refused():
+    with pytest.raises(hl.exc.NotDifferentiable, match="stored twice"):
+        halves_that_meet(torch.randn(4, 10, requires_grad=True))

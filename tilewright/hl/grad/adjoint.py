@@ -338,10 +338,12 @@ class Pass:
         found: list[Seed] = []
         inputs = node.args[0] if node.args else []
         targets = [inputs[at] for at in self.adjoints] + [value for value, _ in seeds]
-        for target, sample in zip(targets, inits, strict=True):
+        for at, (target, sample) in enumerate(zip(targets, inits, strict=True)):
             after, out = replay.parameter(replay.lifted(sample))
             out.name = f"grad_{target.name}" if target.name else ""
             made.outs.append(out)
+            if fresh.params[at] is fresh.results[at]:  # the gradient of a sum, which no pass changes
+                after = sample
             inner = self.sub.before[target.id]
             if inner.requires_grad:
                 found.append((inner, after))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright.hl import exc
@@ -123,9 +124,11 @@ def _reads(atom: Atom, axis: Axis) -> bool:
 
 
 def _check_overlap(name: str, several: list[tuple[Node, list[Axis], tuple[int, ...]]]) -> None:
-    for at, (node, _, arms) in enumerate(several):
-        for other, _, others in several[:at]:
-            if {node.op, other.op} == {"atomic_add"} or _exclusive(arms, others) or disjoint(node, other):
+    for at, (node, loops, arms) in enumerate(several):
+        for other, around, others in several[:at]:
+            if {node.op, other.op} == {"atomic_add"} or _exclusive(arms, others):
+                continue
+            if disjoint(node, other, loops, around):
                 continue
             raise _error(
                 node, f"{name} is stored twice in one loop, and the last store counts", "store each element once"
@@ -137,13 +140,18 @@ def _exclusive(ours: tuple[int, ...], theirs: tuple[int, ...]) -> bool:
     return any(one // 2 == other // 2 and one != other for one in ours for other in theirs)
 
 
-def disjoint(one: Node, other: Node) -> bool:
+def disjoint(one: Node, other: Node, ours: Sequence[Axis] = (), theirs: Sequence[Axis] = ()) -> bool:
     """Whether two accesses to a tensor touch other elements, in whatever passes: other constant slices or indices along
-    a dimension, or others by their remainder, as `i * 4` and `i * 4 + 1`."""
+    a dimension, or others by their remainder, as `i * 4` and `i * 4 + 1`.
+
+    Args:
+        one, other: the accesses.
+        ours, theirs: the loops around each, of which tiles and moved tiles are as many indices as the range has.
+    """
     for left, right in zip(one.args[1], other.args[1], strict=True):
         if left.kind == right.kind == "scalar" and _never_meet(left.what, right.what):
             return True
-        spans = [span(node, entry) for node, entry in ((one, left), (other, right))]
+        spans = [span(one, left, ours), span(other, right, theirs)]
         if None not in spans and not set(spans[0] or ()) & set(spans[1] or ()):
             return True
     return False
@@ -161,8 +169,13 @@ def _never_meet(one: Any, other: Any) -> bool:
     return fixed[0] == fixed[1] and bool(apart % step if step else apart)
 
 
-def span(node: Node, entry: Subscript) -> range | None:
-    """The indices along a dimension that an access touches whatever the tile is; None where that is not known."""
+def span(node: Node, entry: Subscript, loops: Sequence[Axis] = ()) -> range | None:
+    """The indices along a dimension that an access touches whatever the tile is, in all passes of these loops; None
+    where that is not known."""
+    for axis in loops:
+        numbers = axis.begin, axis.end, entry.offset
+        if entry.kind == "tile" and entry.what == axis.id and all(type(number) is int for number in numbers):
+            return range(axis.begin + entry.offset, axis.end + entry.offset)
     if entry.kind == "scalar" and type(entry.what) is int:
         return range(entry.what, entry.what + 1)
     dims = () if entry.at is None else node.kwargs.get("dims") or node.out.dims

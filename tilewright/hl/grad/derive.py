@@ -105,7 +105,7 @@ def derive(
         source = traces[0].source
         raise exc.NotDifferentiable(
             f"PyTorch's formula for a derivative contains the size of a tile: {ours}",
-            errors.Location(source.file, traces[0].graphs[at].line, function=source.name),
+            errors.Location.of_line(source.file, traces[0].graphs[at].line, source.name),
             hint="write it with sums, and divide by the size yourself: x.sum(0) / x.size(0)",
         )
     return first
@@ -323,7 +323,7 @@ def place(traced: Traced, line: int) -> errors.Location:
     """The statement that begins at a line of a kernel's file."""
     nodes = (node for node in ast.walk(traced.source.tree) if isinstance(node, ast.stmt) and node.lineno == line)
     found = next(iter(nodes), None)
-    return errors.Location(traced.source.file, line) if found is None else traced.source.location(found)
+    return errors.Location.of_line(traced.source.file, line) if found is None else traced.source.location(found)
 
 
 def tensors_of(traced: Traced, at: int) -> tuple[dict[str, HostTensor], dict[str, HostTensor]]:

@@ -418,7 +418,8 @@ class Loop:
                 continue
             base = out._base if out._is_view() else out
             if out.is_leaf or (base is not None and base.is_leaf and base.requires_grad):
-                reason, hint = "is a leaf of autograd", f"write {name}.clone()"
+                reason = "it is a leaf of autograd, or a view of one"
+                hint = f"pass {name}.clone(), or call the kernel under torch.no_grad()"
             elif name in self.writes.covered or name in self.writes.added:
                 continue
             else:

@@ -16,7 +16,7 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis, Factors
 from tilewright.hl.grad import derivatives
-from tilewright.hl.graph.nodes import Node, Region, Value, operands, replace
+from tilewright.hl.graph.nodes import HostNumber, Node, Region, Value, operands, replace
 from tilewright.hl.rows.functions import traced
 from tilewright.hl.rows.products import dot
 from tilewright.hl.symbols import Sym
@@ -162,7 +162,9 @@ class Replay:
 
     def _called(self, node: Node, env: Env) -> Any:
         if node.function is not None and node.op not in _DERIVED:
-            args, kwargs = (replace(tree, lambda leaf: _argument(leaf, env)) for tree in (node.args, node.kwargs))
+            args, kwargs = (
+                replace(tree, lambda leaf: _argument(self.trace, leaf, env)) for tree in (node.args, node.kwargs)
+            )
             if node.op in VIEWS and not isinstance(args[1], torch.dtype):  # samples have other strides here
                 return torch.reshape(*args[:2])
             made = node.function(*args, **kwargs)
@@ -180,7 +182,9 @@ class Replay:
                 hint="call .detach() on what it is given, if no gradient is meant to flow through it",
             )
         if node.function is not None:
-            args, kwargs = (replace(tree, lambda leaf: _argument(leaf, env)) for tree in (node.args, node.kwargs))
+            args, kwargs = (
+                replace(tree, lambda leaf: _argument(self.trace, leaf, env)) for tree in (node.args, node.kwargs)
+            )
             return node.function(*args, **kwargs)
         return self._recorded(node, env)
 
@@ -359,9 +363,14 @@ def unrounded(replay: Replay, sample: Any) -> Any:
     return fresh
 
 
-def _argument(leaf: Any, env: Env) -> Any:
+def _argument(trace: Trace, leaf: Any, env: Env) -> Any:
+    """What a node is called with for a leaf of its arguments: PyTorch's formulas take numbers for constants."""
     if isinstance(leaf, Value):
         return env[leaf.id]
+    if isinstance(leaf, HostNumber):
+        with trace.silence():
+            stands_for = torch.full((), 1.5)
+        return trace.record("full", (leaf,), stands_for)
     return leaf.sample if isinstance(leaf, Sym) else leaf
 
 

@@ -26,7 +26,9 @@ def _several(value: Any) -> bool:
 def _bounds(name: str, begin: Any, end: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], bool]:
     """(first indices, ends, whether they were given as lists), from range-like arguments."""
     if current() is None:
-        raise exc.NotInsideKernel(f"hl.{name} means something only inside a function with @hl.kernel")
+        raise exc.NotInsideKernel(
+            f"hl.{name} means something only inside a function with @hl.kernel", hint=exc.IN_KERNELS
+        )
     if end is None:
         begin, end = ([0] * len(begin) if _several(begin) else 0), begin
     if _several(begin) != _several(end) or (_several(end) and len(begin) != len(end)):
@@ -35,6 +37,11 @@ def _bounds(name: str, begin: Any, end: Any) -> tuple[tuple[Any, ...], tuple[Any
         )
     begins, ends = (tuple(item) if _several(item) else (item,) for item in (begin, end))
     for bound in (*begins, *ends):
+        if isinstance(bound, torch.Tensor) and bound.is_meta:
+            raise exc.IncorrectTileUsage(
+                f"a bound of hl.{name} is a whole tensor of the host",
+                hint=f"write hl.{name}(x.size(0)), or hl.{name}(x.size()) for all of its dimensions",
+            )
         if isinstance(bound, Tile):
             raise exc.TileOfTile(f"{bound!r} is a tile and no bound", hint="loop from tile.begin to tile.end instead")
         if not isinstance(bound, int | Sym | torch.Tensor) or isinstance(bound, bool):

@@ -20,7 +20,9 @@ else:
 def _host(name: str) -> Trace:
     trace = current()
     if trace is None:
-        raise exc.NotInsideKernel(f"hl.{name} means something only inside a function with @hl.kernel")
+        raise exc.NotInsideKernel(
+            f"hl.{name} means something only inside a function with @hl.kernel", hint=exc.IN_KERNELS
+        )
     if trace.region is not None:
         raise exc.SpecializeOnDevice(f"hl.{name} inside a loop over tiles", hint="call it before the loop")
     return trace

@@ -93,6 +93,7 @@ def dot(a: Tensor, b: Tensor, acc: Any = None, out_dtype: torch.dtype | None = N
     Raises:
         ShapeMismatch: the shapes do not fit together.
         TorchOpTracingError: the types of the elements differ.
+        UnsupportedOperation: they are integers of more than 8 bits, or without a sign.
     """
     trace = device_trace("a product of matrices")
     left, right = raw_shape(a), raw_shape(b)
@@ -112,6 +113,11 @@ def dot(a: Tensor, b: Tensor, acc: Any = None, out_dtype: torch.dtype | None = N
         raise exc.TorchOpTracingError(
             f"the product of {_shown(trace, a)} and {_shown(trace, b)}: the types of their elements differ",
             hint="convert one of them, as in a.to(b.dtype)",
+        )
+    if not a.dtype.is_floating_point and a.dtype != torch.int8:
+        raise exc.UnsupportedOperation(
+            f"the product of {_shown(trace, a)} and {_shown(trace, b)}: products are of floats, or of int8",
+            hint="convert both, as in a.to(torch.float32), or write (a[:, :, None] * b[None, :, :]).sum(1)",
         )
     shape = (*left[:-1], right[-1])
     dtype = out_dtype or a.dtype

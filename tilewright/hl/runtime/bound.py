@@ -134,7 +134,7 @@ class BoundKernel:
         try:
             return module_text.emit_module(self.traced, decision, comments, around, prefix)
         except exc.Error as error:
-            place = errors.Location(self.source.file, error.line, function=self.source.name) if error.line else None
+            place = errors.Location.of_line(self.source.file, error.line, self.source.name) if error.line else None
             raise exc.located(error, place or self.source.location(self.source.tree)) from None
 
     def to_code(

@@ -120,7 +120,10 @@ class Kernel(Generic[P, R]):
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise errors.ArgumentError(f"{self.name}: {error}", hint=f"it is {self.name}{self.signature}") from None
+            unknown = [name for name in kwargs if name not in self.signature.parameters]
+            more = "".join(f"; `{name}` is no parameter" for name in unknown if name not in str(error))
+            message = f"{self.name}: {error}{more}"
+            raise errors.ArgumentError(message, hint=f"it is {self.name}{self.signature}") from None
         bound.apply_defaults()
         return tuple(bound.arguments.values())
 
@@ -296,6 +299,14 @@ class Kernel(Generic[P, R]):
 
     else:
         __call__ = _call
+
+    def __getitem__(self, grid: Any) -> Any:
+        raise exc.InvalidAPIUsage(
+            f"{self.name} is launched with a grid, {grid!r}: kernels of hl make their own",
+            hint=f"call it: {self.name}(...)",
+        )
+
+    __iter__ = None  # what has items is iterated by them
 
     def found(self, args: tuple[Any, ...]) -> BoundKernel:
         """What a call with these arguments, all by position, runs; the next one like it finds it sooner."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import traceback
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -37,9 +38,9 @@ class Loaded:
     """
 
     def __init__(self, name: str, module: module_text.Module, scope: dict[str, Any], file: str) -> None:
-        self._module, self._file = module, file
-        self._generated = f"<hl {name} {hash(module.text) & 0xFFFFFFFF:08x}>"
         text = module.text
+        self._generated = f"<hl {name} {zlib.crc32(text.encode()):08x}>"
+        errors.Location.say_generated(self._generated, file, module.origins)
         linecache.cache[self._generated] = len(text), None, text.splitlines(keepends=True), self._generated
         self._names = {**scope, "__name__": GENERATED}
         exec(compile(text, self._generated, "exec"), self._names)
@@ -77,9 +78,8 @@ class Loaded:
                 place = error.location
                 if place is None or place.file != self._generated:
                     raise
-                origin = self._module.origins[place.line - 1]
-                user = errors.Location(self._file, origin) if origin else place
-                raise exc.TritonError("the generated code does not compile:\n" + place.render(), user) from error
+                message = "the generated code does not compile:\n" + place.render()
+                raise exc.TritonError(message, place.written(), hint=error.hint) from error
 
         return run
 
@@ -87,12 +87,9 @@ class Loaded:
         """The user's line whose launch raised `error`."""
         frames = traceback.walk_tb(error.__traceback__)
         lines = [line for frame, line in frames if frame.f_code.co_filename == self._generated]
-        origin = self._module.origins[lines[0] - 1] if lines else 0
-        if not origin:
-            return None
-        text = linecache.getline(self._file, origin)
-        start, end = len(text) - len(text.lstrip()), len(text.rstrip())
-        return errors.Location(self._file, origin, start, end, None, self._function.__name__)
+        place = errors.Location(self._generated, lines[0] if lines else 0, function=self._function.__name__)
+        user = place.written()
+        return None if user is place else user
 
 
 class _Launched:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch._subclasses import FakeTensor
 from torch.compiler import is_dynamo_compiling
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from tilewright.hl import exc
 from tilewright.hl.trace.carried import leaves
@@ -32,9 +33,14 @@ def install(found: Tracer | None) -> None:
 
 def is_observed(args: Sequence[Any]) -> bool:
     """Whether a call with these arguments is somebody else's affair."""
-    if modes() or transform() is not None:
+    if (modes() and any(map(_records, _get_current_dispatch_mode_stack()))) or transform() is not None:
         return _tracer is not None
     return any(isinstance(leaf, torch.Tensor) and type(leaf) not in _PLAIN for _, leaf in leaves(args))
+
+
+def _records(mode: Any) -> bool:
+    """Whether a dispatch mode does more with calls than to look on."""
+    return not getattr(mode, "only_looks_on", False)
 
 
 def traced(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -110,7 +110,7 @@ def device_of(arguments: Any) -> Any:
     if found is None:
         raise exc.NoTensorArgs(
             "no argument is a tensor, so there is no device to run on",
-            hint="pass a tensor, or a torch.device as an argument",
+            hint="pass a tensor, or a torch.device as an argument; of a list of numbers torch.tensor(x) makes one",
         )
     return found
 

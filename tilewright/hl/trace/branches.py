@@ -19,7 +19,7 @@ from tilewright.hl.dims import cut_atom
 from tilewright.hl.graph.nodes import Node, Region, Value
 from tilewright.hl.rows.shapes import several_elements
 from tilewright.hl.symbols import ConfiguredTruth, Sym, same
-from tilewright.hl.trace import carried
+from tilewright.hl.trace import aliases, carried
 from tilewright.hl.trace.loops import carry
 from tilewright.hl.trace.messages import type_text
 from tilewright.hl.trace.state import Trace
@@ -104,6 +104,7 @@ def _merged(interpreter: Interpreter, node: Node, arms: list[_Arm]) -> dict[str,
     """The variables behind a branch: those that both arms have, joined leaf by leaf."""
     left, right = arms
     merged = {}
+    joined: dict[tuple[int, int], Any] = {}  # names of one tensor in both arms stay that
     for name in left.variables.keys() & right.variables.keys():
         ours = dict(carried.leaves(left.variables[name], (name,)))
         theirs = dict(carried.leaves(right.variables[name], (name,)))
@@ -112,9 +113,17 @@ def _merged(interpreter: Interpreter, node: Node, arms: list[_Arm]) -> dict[str,
             continue
         tree = left.variables[name]
         for path in ours:
-            leaf = _leaf(interpreter.trace, node, arms, path, ours[path], theirs[path])
+            pair = id(ours[path]), id(theirs[path])
+            leaf = joined.get(pair)
+            if leaf is None:
+                leaf = _leaf(interpreter.trace, node, arms, path, ours[path], theirs[path])
+            if isinstance(leaf, torch.Tensor):
+                joined[pair] = leaf
             tree = carried.put(tree, path[1:], leaf)
         merged[name] = tree
+    left_names, right_names = (aliases.partners(carried.leaves(arm.variables)) for arm in arms)
+    apart = aliases.parted(left_names, right_names)
+    aliases.keep_apart(interpreter.trace, carried.leaves(merged), apart)
     interpreter.one_arm |= left.variables.keys() ^ right.variables.keys()
     return merged
 
@@ -147,6 +156,7 @@ def _leaf(trace: Trace, node: Node, arms: list[_Arm], path: carried.Path, ours: 
     out = trace.fresh(sample, pair[0].dims if pair[0].dims == pair[1].dims else cut[0])
     out.name = pair[0].name or pair[1].name
     node.outs.append(out)
+    aliases.keep_like(trace, sample, ours, theirs)
     return sample
 
 

@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 
+from tilewright.hl import exc
 from tilewright.hl.operands import operand
 from tilewright.hl.symbols import Sym, maximum, minimum, number_needed
 from tilewright.hl.trace.numbers import Number, calculated, called
 from tilewright.hl.trace.state import current
+from tilewright.hl.trace.tiles import Tile
 
 
 def _int(value: Any = 0, *rest: Any) -> Any:
@@ -123,6 +125,11 @@ def _truths(values: Any, stop: bool) -> Any:
 
 def _range(*args: Any) -> Any:
     trace = current()
+    for tile in args:
+        if isinstance(tile, Tile):
+            raise exc.TileOfTile(
+                f"range of {tile!r}, which is a tile", hint="write x[tile] for all of its elements at once"
+            )
     if any(isinstance(arg, Sym | torch.Tensor) for arg in args):
         if trace is None or trace.region is None:
             raise number_needed(next(arg for arg in args if isinstance(arg, Sym | torch.Tensor)))

@@ -89,7 +89,12 @@ def equate_shapes(trace: Trace, one: Sequence[int], other: Sequence[int]) -> Non
 
 
 def equate_in(trace: Trace, message: str) -> None:
-    """`equate` for the extents that a message of PyTorch names."""
+    """`equate` for the extents that a message of PyTorch names; sizes that a reshape splits have to be constants."""
     numbers = dict.fromkeys(int(found) for found in _NUMBER.findall(message.splitlines()[0] if message else ""))
+    if "is invalid for input of size" in message:
+        named = {atom for number in numbers for atom in trace.factors.dim(number).atoms}
+        for size in (size for tensor in trace.hosts.values() for size in tensor.shape):
+            if isinstance(size, Sym) and named & set(size.atoms()):
+                fix_size(trace, size)
     for one, other in itertools.combinations([number for number in numbers if number > 1], 2):
         equate(trace, one, other)

@@ -331,8 +331,10 @@ def _compare(first: Traced, second: Traced) -> None:
         line, ours, theirs = next((item for item in texts if item[1] != item[2]), (one.line, "", ""))
         raise exc.LeakedSample(
             named(first.axes, f"a size or value that the trace invented got into the code:\n  {ours}\n  {theirs}"),
-            errors.Location(first.source.file, line, function=first.source.name),
-            hint="use sizes through x.shape, x.size() and tile.block_size, not through C code",
+            errors.Location.of_line(first.source.file, line, first.source.name),
+            hint="print('x', x) shows values when the kernel runs; a text that Python makes of them is the trace's"
+            if ours.startswith("print")
+            else "use sizes through x.shape, x.size() and tile.block_size, not through C code",
         )
 
 

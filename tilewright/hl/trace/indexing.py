@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -177,7 +177,7 @@ def _extent(trace: Trace, length: Sym) -> int:
     if not same(dim.size(), length):
         raise exc.InvalidIndexingType(
             f"a slice whose length {length!r} is not known while the kernel is compiled",
-            hint="make the length a constant or a block size",
+            hint="make the length a constant or a block size; for the elements of a tile write x[tile]",
         )
     return sample(length)
 
@@ -219,6 +219,7 @@ def load(
 def store(trace: Trace, tensor: torch.Tensor, index: Any, value: Any, mask: Any = None, base: Any = None) -> None:
     """Record `tensor[index] = value`."""
     made = access(trace, tensor, index, base)
+    _check_own_elements(made.tensor, made.entries)
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Sym):
@@ -240,6 +241,17 @@ def store(trace: Trace, tensor: torch.Tensor, index: Any, value: Any, mask: Any 
     node = Node("store", (made.tensor, made.entries, trace.lift(value)), {"mask": trace.lift(mask)})
     kwargs["dims"] = trace.chosen.lanes_of(node, kwargs["dims"], trace.axes, trace.axis_of)
     trace.record("store", (made.tensor, made.entries, value), None, kwargs)
+
+
+def _check_own_elements(tensor: HostTensor, entries: Sequence[Subscript]) -> None:
+    """Refuse to store along a dimension all of whose elements are one in memory, as PyTorch does."""
+    for at, (entry, size, stride) in enumerate(zip(entries, tensor.shape, tensor.stride, strict=True)):
+        is_one = entry.kind == "scalar" and type(entry.what) is int
+        if type(stride) is int and stride == 0 and not is_one and not (type(size) is int and size <= 1):
+            raise exc.InvalidAPIUsage(
+                f"{tensor.name} is stored along dimension {at}, whose elements are all one in memory, as of `expand`",
+                hint=f"store into a tensor of its own, {tensor.name}.clone()",
+            )
 
 
 def update(trace: Trace, name: str, tensor: torch.Tensor, index: Any, values: tuple[Any, ...], sem: str) -> Any:

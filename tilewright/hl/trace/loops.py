@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from tilewright.hl import exc
 from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value, has_effect
 from tilewright.hl.symbols import Sym, same, substitute
-from tilewright.hl.trace import carried
+from tilewright.hl.trace import aliases, carried
 from tilewright.hl.trace.arguments import strides_of
 from tilewright.hl.trace.kept import is_cut, keep
 from tilewright.hl.trace.messages import type_text
@@ -25,6 +26,7 @@ from tilewright.hl.trace.offsets import is_wide, range_is_wide
 from tilewright.hl.trace.state import Trace, raw_shape
 from tilewright.hl.trace.statements import Interpreter
 from tilewright.hl.trace.tiles import Range, Tile
+from tilewright.hl.trace.unchanged import Outside
 
 
 def run_loop(interpreter: Interpreter, node: ast.For, items: Range) -> None:
@@ -45,6 +47,7 @@ def _grid(interpreter: Interpreter, node: ast.For, items: Range) -> None:
     if items.kind == "jagged":
         raise exc.InvalidJaggedTileUsage("hl.jagged_tile needs an enclosing tile: it cannot be the outermost loop")
     before = interpreter.variables
+    outside = Outside(interpreter, node)
     register_hosts(trace, before)
     trace.region = Region()
     try:
@@ -60,7 +63,7 @@ def _grid(interpreter: Interpreter, node: ast.For, items: Range) -> None:
         trace.graphs.append(Graph(outer, trace.axes[:], node.lineno))
     finally:
         trace.region = None
-    _forget(interpreter, before)
+    outside.check()
     if not has_effect(loop):
         raise exc.EmptyDeviceLoopAfterDCE(
             "nothing in this loop has an effect", hint="store the result into a tensor of the host: out[tile] = ..."
@@ -76,19 +79,6 @@ def _of_grid(interpreter: Interpreter, node: ast.For) -> list[ast.stmt]:
             hint="skip the tiles that have nothing to do with `continue`",
         )
     return body.statements
-
-
-def _forget(interpreter: Interpreter, before: dict[str, Any]) -> None:
-    """Drop the loop's variables; the host's must be what they were."""
-    for name, value in interpreter.variables.items():
-        if name not in before:
-            interpreter.device_names.add(name)
-            del interpreter.scope[name]
-        elif before[name] is not value:
-            raise exc.CannotModifyHostVariableOnDevice(
-                f"{name} is a variable of the host and is assigned in a loop over tiles",
-                hint="use another name in the loop, or store into a tensor",
-            )
 
 
 def register_hosts(trace: Trace, variables: dict[str, Any]) -> None:
@@ -195,6 +185,21 @@ def _inner(interpreter: Interpreter, node: ast.For, items: Range) -> None:
 Before = dict[carried.Path, Any]
 
 
+@dataclass(frozen=True)
+class _Carried:
+    """One value that a loop carries.
+
+    Args:
+        paths: the leaves that are it; several are names of one tensor, of which a change in place is seen by all.
+        init: its value before the loop.
+        param: what stands for it in a pass.
+    """
+
+    paths: tuple[carried.Path, ...]
+    init: Value
+    param: Value
+
+
 def carry(interpreter: Interpreter, node: ast.stmt, body: Callable[[], Node]) -> Node:
     """Record a loop: run `body`, which makes its node, until what it carries is known.
 
@@ -210,49 +215,66 @@ def carry(interpreter: Interpreter, node: ast.stmt, body: Callable[[], Node]) ->
     known = interpreter.source.carried.setdefault(id(node), set())
     snapshot, length = trace.snapshot(), len(outer.nodes)
     around = interpreter.carrying
+    parted: set[carried.Path] = set()
+    entering = aliases.partners(carried.leaves(start))
     while True:
         interpreter.carrying = around | known
         interpreter.rebind(carried.copied(start))
         trace.region = outer
-        inits, region = _enter(interpreter, known)
+        through, region = _enter(interpreter, known, parted)
         before = _state(interpreter)
         loop = body()
         changed = _changed(before, _state(interpreter))
+        apart = aliases.parted(entering, aliases.partners(carried.leaves(interpreter.variables)))
         trace.region = outer
-        if changed <= known:
+        if changed <= known and apart <= parted:
             break
         known |= changed
+        parted |= apart
         trace.restore(snapshot)
         del outer.nodes[length:]
     interpreter.carrying = around
     for name, value in start.items():
         if name in interpreter.scope and carried.alike(value, interpreter.scope[name]):
             interpreter.scope[name] = value  # not a copy of it
-    _close(interpreter, region, loop, inits)
+    _close(interpreter, region, loop, through)
+    aliases.keep_apart(trace, carried.leaves(interpreter.variables), parted)
     for name in interpreter.variables.keys() - start.keys():  # they have no value where no pass ran
         interpreter.in_passes.add(name)
         del interpreter.scope[name]
     return loop
 
 
-def _enter(interpreter: Interpreter, known: set[carried.Path]) -> tuple[dict[carried.Path, Value], Region]:
-    """Open a region whose parameters stand for the leaves in `known`."""
+def _enter(
+    interpreter: Interpreter, known: set[carried.Path], parted: set[carried.Path]
+) -> tuple[list[_Carried], Region]:
+    """Open a region whose parameters stand for the leaves in `known`: one for all names of a tensor, but for those in
+    `parted`."""
     trace = interpreter.trace
     present = dict(carried.leaves(interpreter.variables))
-    paths = sorted((path for path in known if path in present), key=repr)
-    inits = {}
-    for path in paths:
-        leaf = present[path]
+    names = aliases.partners((path, leaf) for path, leaf in present.items() if path not in parted)
+    groups: dict[carried.Path, list[carried.Path]] = {}
+    for path in sorted((path for path in known if path in present), key=repr):
+        several = sorted(names.get(path, {path}), key=repr)
+        groups.setdefault(several[0], several)
+    inits = []
+    for paths in groups.values():
+        leaf = present[paths[0]]
         value = trace.lift(leaf if isinstance(leaf, torch.Tensor) else trace.number(leaf))
-        inits[path] = value if isinstance(value, Value) else trace.lift(trace.number(value))
+        inits.append(value if isinstance(value, Value) else trace.lift(trace.number(value)))
     region = trace.region = Region()
-    for path, value in inits.items():
+    through = []
+    for paths, value in zip(groups.values(), inits, strict=True):
         sample = trace.sample(value)
         param = trace.fresh(sample, value.dims)
-        param.name = value.name or str(path[0])
+        param.name = value.name or str(paths[0][0])
         region.params.append(param)
-        _put(interpreter, path, sample)
-    return inits, region
+        for path in paths:
+            _put(interpreter, path, sample)
+        through.append(_Carried(tuple(paths), value, param))
+        aliases.keep_like(trace, sample, present[paths[0]])
+    aliases.keep_apart(trace, carried.leaves(interpreter.variables), parted)
+    return through, region
 
 
 def _put(interpreter: Interpreter, path: carried.Path, leaf: Any) -> None:
@@ -286,14 +308,14 @@ def _differs(left: Any, right: Any) -> bool:
     return isinstance(left, Value | bool | int | float) and left is not right
 
 
-def _close(interpreter: Interpreter, region: Region, loop: Node, inits: dict[carried.Path, Value]) -> None:
+def _close(interpreter: Interpreter, region: Region, loop: Node, through: list[_Carried]) -> None:
     """Check what the body carries, and give the variables their values after the loop."""
     trace = interpreter.trace
     assert trace.region is not None
     after = dict(carried.leaves(interpreter.variables))
     outer = trace.region
-    for path, param in zip(inits, region.params, strict=True):
-        leaf = after[path]
+    for one in through:
+        leaf, param = after[one.paths[0]], one.param
         trace.region = region  # numbers become values of the body
         result = trace.lift(leaf if isinstance(leaf, torch.Tensor) else trace.number(leaf))
         if is_cut(result, param):
@@ -301,16 +323,18 @@ def _close(interpreter: Interpreter, region: Region, loop: Node, inits: dict[car
         trace.region = outer
         if param.dtype != result.dtype or [dim.cut for dim in param.dims] != [dim.cut for dim in result.dims]:
             raise exc.ControlFlowTensorMismatch(
-                f"{carried.path_text(path)} is {type_text(trace, param)} before the loop and "
+                f"{carried.path_text(one.paths[0])} is {type_text(trace, param)} before the loop and "
                 f"{type_text(trace, result)} after a pass over its body",
                 hint="give it its final type and shape before the loop, or convert it back with .to(...)",
             )
         region.results.append(result)
-    loop.args, loop.regions = (list(inits.values()),), [region]
+    loop.args, loop.regions = ([one.init for one in through],), [region]
     outer.nodes.append(loop)
-    for path, param in zip(inits, region.params, strict=True):
-        sample = trace.sample(param)
-        out = trace.fresh(sample, param.dims)
-        out.name = param.name
+    for one in through:
+        sample = trace.sample(one.param)
+        out = trace.fresh(sample, one.param.dims)
+        out.name = one.param.name
+        aliases.keep_like(trace, sample, after[one.paths[0]])
         loop.outs.append(out)
-        _put(interpreter, path, sample)
+        for path in one.paths:
+            _put(interpreter, path, sample)

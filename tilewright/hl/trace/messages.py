@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tilewright.hl.dims import Axis, Dim, cut_atom
 from tilewright.hl.graph.nodes import Value
@@ -16,6 +19,9 @@ _PAIR = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b 
 _INSTEAD = {  # what PyTorch says -> what to write
     "converted to Python scalars": "torch.exp(x) for math.exp(x), and so on",
     "combine_mode=": "call hl.associative_scan where the kernel does not call associative_scan itself",
+    "recursion depth": "a function calls itself for ever: sizes and numbers can end that, values of tiles cannot",
+    "condition to be a boolean tensor": "compare first: torch.where(x > 0, x, 0)",
+    "inside a @jit kernel": "write PyTorch's function: torch.exp(x) for tl.exp(x), x[tile] for tl.load",
 }
 _NUMBER = re.compile(r"(?<![\w.%])\d+(?![\w.])")
 
@@ -63,7 +69,7 @@ def hint(trace: Trace, message: str) -> str | None:
         return next((hint for part, hint in _INSTEAD.items() if part in message), None)
     dims = [trace.factors.dim(int(extent)) for extent in pair.groups()]
     if all(dim.atom is not None and dim.atom.kind == "block" for dim in dims):
-        return "tiles line up from the last dimension on, as in PyTorch: value[:, None] has one behind its own"
+        return _LINE_UP
     block = block_for(trace, *dims)
     if block is not None:
         return block
@@ -72,7 +78,27 @@ def hint(trace: Trace, message: str) -> str | None:
         if show(next_power_of_2(size)) == show(padded):
             lanes = show(padded).replace("tilewright.", "hl.")
             return f"x[tile, hl.arange({lanes})] for x[tile, :] has as many lanes, and reads 0 behind the row"
-    return None
+    return f"{_LINE_UP}; sums and means keep theirs with keepdim=True"
+
+
+_LINE_UP = "tiles line up from the last dimension on, as in PyTorch: value[:, None] has one behind its own"
+
+
+def like_attribute(node: ast.AST, error: AttributeError, scope: Mapping[str, Any]) -> str | None:
+    """What may have been meant by an attribute that is not there.
+
+    Args:
+        node: the statement that asks for it.
+        error: Python's, or that of a module's own `__getattr__`.
+        scope: the names of the kernel.
+    """
+    wanted = error.name or (re.findall(r"'(\w+)'", str(error)) or [""])[-1]
+    owner = error.obj
+    for part in ast.walk(node) if owner is None else ():
+        if isinstance(part, ast.Attribute) and part.attr == wanted and isinstance(part.value, ast.Name):
+            owner = scope.get(part.value.id)
+    near = difflib.get_close_matches(wanted, [name for name in dir(owner) if not name.startswith("_")], 1)
+    return f"did you mean {near[0]}?" if near else None
 
 
 def block_for(trace: Trace, one: Dim, other: Dim) -> str | None:

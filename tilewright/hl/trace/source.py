@@ -163,6 +163,12 @@ def _check_statements(definition: ast.FunctionDef, source: Source) -> None:
                 place,
                 hint="a kernel runs from its first line to its last",
             )
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            raise exc.StatementNotSupported(
+                f"`{type(node).__name__.lower()}` in a kernel, which is run to be compiled, and not once for a call",
+                source.location(node),
+                hint="return what is new, or store it into a tensor",
+            )
     arguments = definition.args
     if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
         raise exc.InvalidSignature(

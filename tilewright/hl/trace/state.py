@@ -82,6 +82,7 @@ class Trace:
         whole: whether calls are written down with their operator and all arguments; see `trace.whole`.
         detaches: whether `detach` is a call like others, and not another name.
         of_sizes: nodes that are a symbol, or compare two values, by the number of their value.
+        kept_as_is: samples that may not be changed in place, with their names; see `trace.aliases`.
     """
 
     def __init__(self, sampling: Sampling, device: Any, first: int = 0) -> None:
@@ -121,6 +122,7 @@ class Trace:
         self._values: dict[int, Value] = {}
         self._kept: list[Any] = []
         self._stale: set[int] = set()
+        self.kept_as_is: dict[int, str] = {}
         self._count = first
 
     @property
@@ -140,7 +142,16 @@ class Trace:
     # --- values ------------------------------------------------------------------------------------
 
     def fresh(self, tensor: torch.Tensor, dims: tuple[Dim, ...] | None = None) -> Value:
-        """A new value for a sample tensor; `dims` are its dimensions where its sizes do not say all of them."""
+        """A new value for a sample tensor; `dims` are its dimensions where its sizes do not say all of them.
+
+        Raises:
+            UnsupportedOperation: its elements are complex.
+        """
+        if tensor.dtype.is_complex:
+            raise exc.UnsupportedOperation(
+                f"a tile of {tensor.dtype}: tiles have no complex numbers",
+                hint="take the parts apart before the loop: torch.view_as_real(x), with a last dimension of 2",
+            )
         value = Value(self._count, self.factors.dims(raw_shape(tensor)) if dims is None else dims, tensor.dtype)
         self._count += 1
         self.bind(tensor, value)
@@ -153,7 +164,17 @@ class Trace:
         self._kept.append(tensor)
 
     def change(self, tensor: torch.Tensor, value: Value) -> None:
-        """`tensor` was changed in place to `value`: what shares its memory stands for nothing any more."""
+        """`tensor` was changed in place to `value`: what shares its memory stands for nothing any more.
+
+        Raises:
+            ControlFlowTensorMismatch: it is not known which names see that.
+        """
+        if id(tensor) in self.kept_as_is:
+            raise exc.ControlFlowTensorMismatch(
+                f"{self.kept_as_is[id(tensor)]} are one tensor in some passes or branches and two in others, and one "
+                "is changed in place here",
+                hint="make a tensor of its own: b = a.clone(), or a = a + x in place of a += x",
+            )
         memory = tensor.untyped_storage().data_ptr()
         for other in self._kept:
             if other is not tensor and id(other) in self._values and other.untyped_storage().data_ptr() == memory:
@@ -189,12 +210,12 @@ class Trace:
     def snapshot(self) -> tuple[Any, ...]:
         """The state to which a discarded pass over a loop body returns."""
         counts = len(self.axes), len(self.slots), self._count, self.sampling.taken, self.drawn
-        return dict(self._values), dict(self.factors.atoms), counts
+        return dict(self._values), dict(self.factors.atoms), dict(self.kept_as_is), counts
 
     def restore(self, snapshot: tuple[Any, ...]) -> None:
         """Forget what was recorded since `snapshot`; samples stay alive, so that identities stay unique."""
-        values, atoms, (axes, slots, self._count, self.sampling.taken, self.drawn) = snapshot
-        self._values = dict(values)
+        values, atoms, kept, (axes, slots, self._count, self.sampling.taken, self.drawn) = snapshot
+        self._values, self.kept_as_is = dict(values), dict(kept)
         self._stale -= values.keys()
         self.factors.reset(atoms)
         del self.axes[axes:], self.slots[slots:]
@@ -439,7 +460,7 @@ def device_trace(what: str) -> Trace:
     """
     trace = current()
     if trace is None:
-        raise exc.NotInsideKernel(f"{what} means something only inside a function with @hl.kernel")
+        raise exc.NotInsideKernel(f"{what} means something only inside a function with @hl.kernel", hint=exc.IN_KERNELS)
     if trace.region is None:
         raise exc.DeviceAPIOnHost(f"{what} works on tiles and must stand inside a loop over tiles")
     return trace

@@ -14,7 +14,7 @@ from tilewright.hl.graph.nodes import Region
 from tilewright.hl.symbols import ChosenLater, ConfiguredTruth, Sym
 from tilewright.hl.trace import kept
 from tilewright.hl.trace.equal import equate_in
-from tilewright.hl.trace.messages import hint, named, translate
+from tilewright.hl.trace.messages import hint, like_attribute, named, translate
 from tilewright.hl.trace.source import Body, Source
 from tilewright.hl.trace.state import Trace
 from tilewright.hl.trace.tiles import Range
@@ -147,6 +147,11 @@ class Interpreter:
             raise exc.located(error, self._place(node, error)) from error.__cause__
         except NameError as error:
             raise self._undefined(node, error) from None
+        except AttributeError as error:
+            if not self._is_own(error):
+                raise
+            said = like_attribute(node, error, self.scope)
+            raise exc.UndefinedAttribute(str(error), self._place(node, error), hint=said) from None
         except _TORCH_ERRORS as error:
             equate_in(self.trace, str(error))
             if self.trace.region is None and "meta tensors" in str(error):
@@ -183,6 +188,16 @@ class Interpreter:
                 hint="store what is wrong into a tensor of the host, and raise when the kernel has run",
             ) from error
         return True
+
+    def _is_own(self, error: Exception) -> bool:
+        """Whether an expression of the kernel itself asked for what is not there, and no function that it calls."""
+        step, names = error.__traceback__, []
+        while step is not None:
+            names.append((step.tb_frame.f_code.co_filename, step.tb_frame.f_globals.get("__name__", "")))
+            step = step.tb_next
+        while names and names[-1][1].partition(".")[0] in ("torch", "tilewright"):  # `__getattr__` of the module
+            names.pop()
+        return bool(names) and names[-1][0] == self.source.file
 
     def _place(self, node: ast.stmt, error: BaseException) -> Any:
         location = self.source.location(node)

@@ -169,6 +169,7 @@ def _knows_torch(shared: Any) -> bool:
                 shared[place] = address
             shared[t.SHARED_LAYOUT] = layout
             shared[t.SHARED_REQUIRES], shared[t.SHARED_RECORDS] = _gradients()
+            shared[t.SHARED_KEYS], shared[t.SHARED_NEGATED] = _negated()
         elif exchange is not None:
             shared[t.SHARED_EXCHANGE] = exchange
         if (shim or exchange) and not _agrees(shared):
@@ -224,6 +225,20 @@ def _layout() -> int | None:
         if all(_laid_out(probe._cdata + place, probe.dim()) == (*probe.shape, *probe.stride()) for probe in probes):
             return place
     return None
+
+
+def _negated() -> tuple[int, int]:
+    """Where a tensor has a word that tells views of negated numbers, and the bit of it; (0, 0) where none is found."""
+    torch = sys.modules["torch"]
+    probes = [torch.empty(3), torch.nn.Parameter(torch.empty(1)), torch.empty(4)[1:], torch.empty(2, dtype=torch.int64)]
+    pairs = [(probe, torch._neg_view(probe)) for probe in probes]
+    for place in range(8, 200, 8):  # of an object of some 200 bytes
+        words = [[ctypes.c_int64.from_address(one._cdata + place).value for one in pair] for pair in pairs]
+        bits = {other & ~one for one, other in words}
+        bit = bits.pop()
+        if not bits and bit and not bit & (bit - 1) and not any(one & bit for one, _ in words):
+            return place, bit
+    return 0, 0
 
 
 def _laid_out(fields: int, rank: int) -> tuple[int, ...]:

@@ -191,7 +191,16 @@ shim:
   %code.a = or i32 %code.data, %code.type
   %code.b = or i32 %code.a, %code.kind
   %bad = icmp ne i32 %code.b, 0
-  br i1 %bad, label %no, label %where
+  br i1 %bad, label %no, label %sign
+sign:                                     ; of a view of negated numbers the way through Python speaks
+  %keys.at = call i64 @word(ptr %shared, i64 {t.SHARED_KEYS})
+  %negated = call i64 @word(ptr %shared, i64 {t.SHARED_NEGATED})
+  %impl = load ptr, ptr %handle
+  %keys.p = getelementptr i8, ptr %impl, i64 %keys.at
+  %keys = load i64, ptr %keys.p
+  %flipped = and i64 %keys, %negated
+  %is.negated = icmp ne i64 %flipped, 0
+  br i1 %is.negated, label %no, label %where
 where:
   %kind = load i32, ptr %kind.at
   %type = load i32, ptr %type.at

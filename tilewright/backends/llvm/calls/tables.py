@@ -30,11 +30,14 @@ SHARED_MODES, SHARED_INCLUDED, SHARED_TRANSFORM, SHARED_VERSION, SHARED_COUNTER,
 """Of the tracer in the slot (`launch/tracer_slot.py`): its functions and its thread-local object; functions of torch
 that tell how many dispatch modes are on, and whether a key is, that of transforms; where a tensor has its version
 counter, and that its number."""
-SHARED_ELEMENT, SHARED_TENSOR, SHARED_PARAMETER, SHARED_NDARRAY, SHARED_NDARRAY_DATA, SHARED_WORDS = range(25, 31)
+SHARED_ELEMENT, SHARED_TENSOR, SHARED_PARAMETER, SHARED_NDARRAY, SHARED_NDARRAY_DATA = range(25, 30)
 """Of arrays that may overlap: where a tensor of torch has its rank, and behind it shape and strides (INLINE_AXES of
 each, or the address of both); torch's function that tells the bytes of an element; classes; where an array of numpy has
 its address, and behind it rank, shape and strides."""
 INLINE_AXES = 5
+SHARED_KEYS, SHARED_NEGATED, SHARED_WORDS = range(30, 33)
+"""Where a tensor of torch has the bits of its dispatch keys, and the one of views whose memory holds the negated
+numbers; 0 and 0 where that is not known."""
 
 ENTRY_NEXT, ENTRY_NARGS, ENTRY_NKW, ENTRY_NAMES, ENTRY_NCOLS, ENTRY_COLUMNS, ENTRY_NSLOTS, ENTRY_SLOTS = range(8)
 ENTRY_BEFORE, ENTRY_META, ENTRY_META_NAMES, ENTRY_RESULT, ENTRY_CALL, ENTRY_RUN, ENTRY_RECORD = range(8, 15)
