@@ -217,10 +217,17 @@ class Matrix:
 
     @property
     def goes_along(self) -> bool:
-        """Whether columns lie side by side, and rows do not."""
+        """Whether columns lie side by side or few elements apart, and rows do not."""
         assert self._base is not None
-        size = affine.Poly.of(pointee_bytes(self._base.type))
-        return self._strides[1] == size and self._strides[0] != size
+        size = pointee_bytes(self._base.type)
+        row, column = (stride.constant for stride in self._strides)
+        return column in (size, 2 * size, 4 * size) and row != size
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether columns or rows lie side by side."""
+        assert self._base is not None
+        return affine.Poly.of(pointee_bytes(self._base.type)) in self._strides
 
 
 def _stride(poly: Poly, dim: Poly) -> Poly | None:

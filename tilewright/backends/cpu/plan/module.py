@@ -43,6 +43,7 @@ _ROWS = Rows(
     along=tuning.LONG_ROW,
     longest=tuning.LONGEST_PIECE,
     across=tuning.ROWS_ACROSS,
+    depth=tuning.SUMMED_DEPTH,
     most=tuning.ELEMENTS_ACROSS,
     matrix=tuning.SUMMED_SIZE,
 )
