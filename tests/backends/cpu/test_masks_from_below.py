@@ -123,3 +123,35 @@ def test_places_held_from_below_are_gathered_in_the_first_chunk_alone() -> None:
     assert len(gathers) in (0, 4), "two before and two behind the chunks in which all places are inside"
     held_neighbours[(1,)](surrounded(x), out, 900, 1024)
     assert out[:900].tolist() == (np.r_[0, x[:-1]] + np.r_[x[1:], 899]).tolist()
+
+
+@tilewright.jit
+def but_the_first(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    inside = (i != 0) & (i < n)
+    tl.store(out + i, tl.load(x + i - 1, inside) + tl.load(x + i, inside), inside)
+
+
+@tilewright.jit
+def but_one(x, out, n, BLOCK: tl.constexpr):
+    """What is left out lies anywhere, or nowhere."""
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i), (i != n) & (n != i - 3))
+
+
+def test_all_but_the_first_is_a_bound_from_below() -> None:
+    x, out = np.arange(900, dtype=np.float32), np.full(1024, -1, np.float32)
+    compiled = but_the_first.warmup(x, out, 900, 1024, grid=(1,))
+    said = {(d.taken, d.text) for d in compiled.decisions if d.subject == "chunks without masks"}
+    assert said == {(True, "tested once for the chunks of a row")}
+    but_the_first[(1,)](surrounded(x), out, 900, 1024)
+    assert out[:900].tolist() == [-1, *(x[:-1] + x[1:])] and (out[900:] == -1).all()
+
+
+@pytest.mark.parametrize("n", [-7, -3, 0, 1, 100, 1023, 2000])
+def test_all_but_any_other_is_none(n: int) -> None:
+    x, out = np.arange(1024, dtype=np.float32), np.full(1024, -1, np.float32)
+    but_one[(1,)](x, out, n, 1024)
+    want = x.copy()
+    want[[i for i in (n, n + 3) if 0 <= i < 1024]] = -1
+    assert out.tolist() == want.tolist()
