@@ -101,7 +101,7 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         swap_dot_operands(function, decisions)
         divide_rows_once(function, decisions)
         rewrite_ragged_cats(function)
-        if ReduceOp in kinds:
+        if ReduceOp in kinds or raised:
             unroll_reductions(function, decisions)
         merge_interleaved_stores(function, decisions)
         note_loops(function, decisions)
