@@ -3,7 +3,9 @@
     arg5 - 64 * t                              %0 = muli %t, 64; %1 = subi %arg5, %0
     arg0[arg5 * i + k]  for i < 32, k < 16     tt.load (splat %arg0) + i * (splat %arg5) + k
 
-A scalar that the program has computed where it can be used is taken from there; sums, products and quotients are made.
+A scalar that the program has computed where it can be used is taken from there, as are remainders, which a nest has as
+differences (`a - b * (a / b)`): what is addressed by them alone is the same in all iterations in which they are. Sums,
+products and quotients are made.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from tilewright.ir.types import (
 )
 from tilewright.ir.values import defining_op
 from tilewright.ir.walk import ancestors
-from tilewright.loops.nest import Apply, Atom, Below, Index, Load, Node, Poly, Range, ranges_of
+from tilewright.loops.nest import Apply, Atom, Below, Index, Load, Node, Poly, Range, Symbol, ranges_of
 from tilewright.loops.products import fingerprint
 from tilewright.loops.raising import Raising
 from tilewright.ops.broadcast import BroadcastOp
@@ -61,6 +63,11 @@ class Scalars:
             if isinstance(parent, ForOp) and is_unit(parent):
                 self._counters[raising.loops.of(parent).iteration] = parent.induction_var
         self._values = {node: value for value, node in reversed(raising.scalars()) if is_before(value, place)}
+        self._remainders = [
+            (node, value)
+            for node, value in self._values.items()
+            if isinstance(node, Poly) and isinstance(defining_op(value), RemSIOp) and bit_width(value.type) >= 32
+        ]
 
     def base(self, node: Node) -> SSAValue | None:
         """A pointer; None if there is no value for it."""
@@ -69,6 +76,11 @@ class Scalars:
     def poly(self, poly: Poly) -> affine.Poly | None:
         """A polynomial in values; None if an atom has no value."""
         total = affine.Poly({})
+        for remainder, found in self._remainders:
+            times = _times_in(remainder, poly)
+            count = None if times is None else self.poly(times)
+            if times is not None and count is not None:
+                total, poly = total + count * affine.Poly.atom(found), poly - times * remainder
         for monomial, coefficient in sorted(poly.key, key=_order):
             term = affine.Poly.of(coefficient)
             for atom in sorted(monomial, key=fingerprint):
@@ -228,6 +240,17 @@ class Matrix:
         """Whether columns or rows lie side by side."""
         assert self._base is not None
         return affine.Poly.of(pointee_bytes(self._base.type)) in self._strides
+
+
+def _times_in(remainder: Poly, poly: Poly) -> Poly | None:
+    """How often a remainder, `a - b * (a / b)`, is in a polynomial that is shorter without it; None if it is not."""
+    quotients = [a for a in remainder.atoms if isinstance(a, Symbol) and getattr(a.value, "op", None) is DivSIOp]
+    for quotient in sorted(quotients, key=fingerprint):
+        by, present = remainder.coefficient(quotient), poly.coefficient(quotient)
+        times = None if by is None or present is None or len(by.key) != 1 else present.over(by)
+        if times is not None and times.key and len((poly - times * remainder).key) + len(times.key) < len(poly.key):
+            return times
+    return None
 
 
 def _stride(poly: Poly, dim: Poly) -> Poly | None:

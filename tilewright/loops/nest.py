@@ -169,6 +169,21 @@ class Poly(Node):
             return None
         return Poly.of_terms({m: c // by for m, c in self.key})
 
+    def over(self, monomial: Poly) -> Poly | None:
+        """A polynomial of which this one is `monomial`, of one term, times; None if there is none."""
+        ((by, divisor),) = monomial.key
+        out: dict[Monomial, int] = {}
+        for atoms, coefficient in self.key:
+            rest = list(atoms)
+            for atom in by:
+                if atom not in rest:
+                    return None
+                rest.remove(atom)
+            if coefficient % divisor:
+                return None
+            out[tuple(rest)] = coefficient // divisor
+        return Poly.of_terms(out)
+
 
 ZERO, ONE = Poly.number(0), Poly.number(1)
 Index = tuple[Poly, ...]
