@@ -32,7 +32,7 @@ from tilewright.ir.types import (
 )
 from tilewright.ir.values import defining_op
 from tilewright.ir.walk import ancestors
-from tilewright.loops.nest import Apply, Atom, Below, Index, Load, Node, Poly, Range, Symbol, ranges_of
+from tilewright.loops.nest import Apply, Atom, Below, Index, Load, Node, Poly, Range, Symbol, polynomial, ranges_of
 from tilewright.loops.products import fingerprint
 from tilewright.loops.raising import Raising
 from tilewright.ops.broadcast import BroadcastOp
@@ -63,11 +63,9 @@ class Scalars:
             if isinstance(parent, ForOp) and is_unit(parent):
                 self._counters[raising.loops.of(parent).iteration] = parent.induction_var
         self._values = {node: value for value, node in reversed(raising.scalars()) if is_before(value, place)}
-        self._remainders = [
-            (node, value)
-            for node, value in self._values.items()
-            if isinstance(node, Poly) and isinstance(defining_op(value), RemSIOp) and bit_width(value.type) >= 32
-        ]
+        integers = [(node, value) for node, value in self._values.items() if isinstance(node, Poly)]
+        quotients = [(node, _quotient_of(node), value) for node, value in integers if bit_width(value.type) >= 32]
+        self._remainders = [(node, quotient, value) for node, quotient, value in quotients if quotient is not None]
 
     def base(self, node: Node) -> SSAValue | None:
         """A pointer; None if there is no value for it."""
@@ -76,8 +74,8 @@ class Scalars:
     def poly(self, poly: Poly) -> affine.Poly | None:
         """A polynomial in values; None if an atom has no value."""
         total = affine.Poly({})
-        for remainder, found in self._remainders:
-            times = _times_in(remainder, poly)
+        for remainder, quotient, found in self._remainders:
+            times = _times_in(remainder, quotient, poly)
             count = None if times is None else self.poly(times)
             if times is not None and count is not None:
                 total, poly = total + count * affine.Poly.atom(found), poly - times * remainder
@@ -242,15 +240,23 @@ class Matrix:
         return affine.Poly.of(pointee_bytes(self._base.type)) in self._strides
 
 
-def _times_in(remainder: Poly, poly: Poly) -> Poly | None:
-    """How often a remainder, `a - b * (a / b)`, is in a polynomial that is shorter without it; None if it is not."""
-    quotients = [a for a in remainder.atoms if isinstance(a, Symbol) and getattr(a.value, "op", None) is DivSIOp]
-    for quotient in sorted(quotients, key=fingerprint):
-        by, present = remainder.coefficient(quotient), poly.coefficient(quotient)
-        times = None if by is None or present is None or len(by.key) != 1 else present.over(by)
-        if times is not None and times.key and len((poly - times * remainder).key) + len(times.key) < len(poly.key):
-            return times
+def _quotient_of(poly: Poly) -> Symbol | None:
+    """The quotient of which a polynomial is the remainder, `a - b * (a / b)`; None if it is none."""
+    for atom in poly.atoms:
+        if isinstance(atom, Symbol) and isinstance(atom.value, Apply) and atom.value.op is DivSIOp:
+            number, by = map(polynomial, atom.value.operands)
+            if number - Poly.atom(atom) * by is poly:
+                return atom
     return None
+
+
+def _times_in(remainder: Poly, quotient: Symbol, poly: Poly) -> Poly | None:
+    """How often a remainder is in a polynomial that is shorter without it; None if it is not."""
+    by, present = remainder.coefficient(quotient), poly.coefficient(quotient)
+    times = None if by is None or present is None or len(by.key) != 1 else present.over(by)
+    if times is None or not times.key or len((poly - times * remainder).key) + len(times.key) >= len(poly.key):
+        return None
+    return times
 
 
 def _stride(poly: Poly, dim: Poly) -> Poly | None:
