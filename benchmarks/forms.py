@@ -398,6 +398,9 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
         yield partial(forms_of_strangers.products_held_out, dtype, 4096 if cuda else 512, device)
     yield partial(forms_of_strangers.vectors_held_out, 2048 * scale, 2048, device)
     yield partial(forms_of_strangers.rows_held_out, 2048 * scale, 1024, device)
+    yield partial(forms_of_strangers.magnitudes_held_out, 2048 * scale, 1000, device)
+    yield partial(forms_of_strangers.neighbours_held_out, 1024 * scale, 1000, device)
+    yield partial(forms_of_strangers.running_held_out, 1024 * scale, 1024, device)
     if cuda:
         yield from _as_compilers_write(device)
 

@@ -6,7 +6,7 @@ import torch
 
 from benchmarks.form_family import Family, kernels_of, launch, launched
 from tests.backends.cpu.flat_rows import cropped, cropped_rows, flipped
-from tests.decisions import hold_outs, persistent, sampled, short, strangers
+from tests.decisions import hold_outs, more_hold_outs, persistent, sampled, short, strangers
 
 
 def added_products(m: int, n: int, k: int, device: str) -> Family:
@@ -152,3 +152,26 @@ def rows_held_out(rows: int, columns: int, device: str) -> Family:
     x, out = torch.randn(rows, columns, device=device), torch.zeros(rows, device=device)
     forms = launched(hold_outs.ROWS, (rows // 16,), x, out, rows, columns, 16, 128)
     return Family(f"held out: sums of squares {rows}x{columns}", forms, out, lambda: x.square().sum(1), tolerance=1e-4)
+
+
+def magnitudes_held_out(rows: int, columns: int, device: str) -> Family:
+    """The largest magnitude of each row in spellings that no rule was written for."""
+    x, out = torch.randn(rows, columns, device=device), torch.zeros(rows, device=device)
+    forms = launched(more_hold_outs.MAGNITUDES, (rows // 8,), x, out, rows, columns, 1024)
+    return Family(f"held out: largest magnitudes {rows}x{columns}", forms, out, lambda: x.abs().amax(1), tolerance=0.0)
+
+
+def neighbours_held_out(rows: int, columns: int, device: str) -> Family:
+    """Sums of neighbours in rows in spellings that no rule was written for."""
+    x, out = torch.randn(rows, columns, device=device), torch.zeros(rows, columns, device=device)
+    forms = launched(more_hold_outs.NEIGHBOURS, (rows,), x, out, rows, columns, 1024)
+    weights = torch.tensor([[[1.0, 2.0, 1.0]]], device=device)
+    rival = lambda: torch.nn.functional.conv1d(x[:, None], weights, padding=1)[:, 0]  # noqa: E731
+    return Family(f"held out: neighbours in rows {rows}x{columns}", forms, out, rival, tolerance=1e-4)
+
+
+def running_held_out(rows: int, columns: int, device: str) -> Family:
+    """Running sums of rows in spellings that no rule was written for."""
+    x, out = torch.randn(rows, columns, device=device), torch.zeros(rows, columns, device=device)
+    forms = launched(more_hold_outs.RUNNING, (rows,), x, out, rows, columns, 1024)
+    return Family(f"held out: running sums {rows}x{columns}", forms, out, lambda: torch.cumsum(x, 1), tolerance=1e-4)

@@ -1,4 +1,4 @@
-"""Processor time in which the CPU back end plans the thirty kernels of `tests/decisions/hold_outs.py`.
+"""Processor time in which the CPU back end plans the kernels of `tests/decisions/hold_outs.py`.
 
 `python -m benchmarks.planning` prints the least of some passes over them; run it in two trees, in turns, to compare.
 """

@@ -1,4 +1,4 @@
-"""Thirty spellings that no rule was written for: products, matrices times vectors, reductions of rows.
+"""Thirty-one spellings that no rule was written for: products, matrices times vectors, reductions of rows.
 
 They were written after the planner, without a look at its rules, and nothing is pinned here: `benchmarks/forms.py`
 times them and `test_hold_outs.py` asks for right results. Extents are multiples of the tiles.
@@ -202,6 +202,18 @@ def tile_across(w, x, out, M, K, BM: tl.constexpr, BK: tl.constexpr):
         k = k0 + tl.arange(0, BK)
         acc = acc + tl.sum(tl.load(w + row[None, :] * K + k[:, None]) * tl.load(x + k)[:, None], axis=0)
     tl.store(out + row, acc)
+
+
+@spelled(VECTORS, _VECTOR)
+def even_and_odd_columns(w, x, out, M, K, BM: tl.constexpr, BK: tl.constexpr):
+    row = tl.program_id(0) * BM + tl.arange(0, BM)
+    even, odd = tl.zeros((BM,), tl.float32), tl.zeros((BM,), tl.float32)
+    for k0 in range(0, K, BK):
+        k = k0 + 2 * tl.arange(0, BK // 2)
+        at = w + row[:, None] * K + k[None, :]
+        even += tl.sum(tl.load(at) * tl.load(x + k)[None, :], 1)
+        odd += tl.sum(tl.load(at + 1) * tl.load(x + k + 1)[None, :], 1)
+    tl.store(out + row, even + odd)
 
 
 @spelled(VECTORS, _VECTOR)

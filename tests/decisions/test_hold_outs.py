@@ -6,6 +6,7 @@ import pytest
 
 from tests.decisions.harness import Spelling
 from tests.decisions.hold_outs import PRODUCTS, ROWS, VECTORS
+from tests.decisions.more_hold_outs import MAGNITUDES, NEIGHBOURS, RUNNING
 
 torch = pytest.importorskip("torch")
 
@@ -33,3 +34,26 @@ def test_sums_of_squares(spelling: Spelling) -> None:
     x, out = torch.randn(32, 512), torch.zeros(32)
     spelling.fn[2,](x, out, 32, 512, 16, 128)
     torch.testing.assert_close(out, x.square().sum(1), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("spelling", MAGNITUDES, ids=named)
+def test_largest_magnitudes(spelling: Spelling) -> None:
+    x, out = torch.randn(16, 1000), torch.zeros(16)
+    spelling.fn[2,](x, out, 16, 1000, 1024)
+    assert torch.equal(out, x.abs().amax(1))
+
+
+@pytest.mark.parametrize("columns", [1000, 3, 65])
+@pytest.mark.parametrize("spelling", NEIGHBOURS, ids=named)
+def test_neighbours_in_rows(spelling: Spelling, columns: int) -> None:
+    x, out = torch.randn(5, columns), torch.zeros(5, columns)
+    spelling.fn[5,](x, out, 5, columns, 1024)
+    around = torch.nn.functional.pad(x, (1, 1))
+    torch.testing.assert_close(out, around[:, :-2] + 2 * x + around[:, 2:], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("spelling", RUNNING, ids=named)
+def test_running_sums(spelling: Spelling) -> None:
+    x, out = torch.randn(3, 1024), torch.zeros(3, 1024)
+    spelling.fn[3,](x, out, 3, 1024, 1024)
+    torch.testing.assert_close(out, x.cumsum(1), rtol=1e-4, atol=1e-3)

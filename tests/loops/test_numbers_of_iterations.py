@@ -49,8 +49,31 @@ def inside(x, out, n, m):
     tl.store(out, total)
 
 
+@spelled(KERNELS, _TYPES)
+def pointer_behind(x, out, n, m):
+    """A pointer that a loop moves is read behind it."""
+    total, at = 0.0, x + 8
+    for _ in range(n):
+        total += tl.load(at)
+        at += 1
+    tl.store(out, total + tl.load(at))
+
+
+@spelled(KERNELS, _TYPES)
+def halves_added(x, out, n, m):
+    """A sum begins with a number that is no half."""
+    total = tl.load(x + 8 + m)
+    for i in range(n):
+        total += tl.sum(tl.load(x + 8 + 4 * i + tl.arange(0, 4)) * 0.5)
+    tl.store(out, total)
+
+
 def _wanted(name, x, n, m):
     first, second = max(n, 0), max(m, 0)
+    if name == "pointer_behind":
+        return x[8 : 8 + first + 1].sum()
+    if name == "halves_added":
+        return x[8 + m] + x[8 : 8 + 4 * first].sum() / 2
     if name == "inside":
         return x[8 : 8 + first * second].sum()
     behind = second if name == "behind" else 1

@@ -315,3 +315,21 @@ def test_conditions_of_rows_and_columns_mask_what_all_rows_share(how):
     }
     expected = np.where(seen, made[how], -np.inf).max(1, initial=0) if how == "maximum" else (made[how] * seen).sum(1)
     np.testing.assert_allclose(out, expected, rtol=2e-4, atol=2e-4)
+
+
+@tilewright.jit
+def every_second(x, w, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    m, even = tl.program_id(0) * BM + tl.arange(0, BM), tl.zeros((BM,), tl.float32)
+    for start in range(0, N, BN):
+        n = start + 2 * tl.arange(0, BN // 2)
+        even += tl.sum(tl.load(x + m[:, None] * N + n) * tl.load(w + n), 1)
+    tl.store(out + m, even)
+
+
+def test_rows_of_every_second_element_are_no_dot():
+    x, w, out = (np.random.default_rng(4).random(size).astype(np.float32) for size in ((32, 512), 512, 32))
+    every_second[(1,)](x, w, out, 32, 512, 32, BN)
+    compiled = every_second.warmup(x, w, out, 32, 512, 32, BN, grid=(1,))
+    (said,) = [d for d in compiled.decisions if d.subject == REDUCTION_LOOPS.name]
+    assert said.taken and said.text.endswith("elements of a row at a time"), "a dot would read operands one by one"
+    np.testing.assert_allclose(out, x[:, ::2] @ w[::2], rtol=1e-5)

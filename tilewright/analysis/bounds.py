@@ -3,6 +3,7 @@
     i < n            i - n < 0               2 * i < 2 * n      i - n < 0
     0 <= i           always, if i is never negative
     i < n, unsigned  i - n < 0, with both widened by zeros
+    i != 0           0 - i < 0, if i is never negative
 
 Whoever plans around masks reads them here, so that all spellings of one bound have one plan.
 """
@@ -67,9 +68,11 @@ def below_zero(
     if not isinstance(op, CmpIOp):
         return No(f"a part of the mask is {describe_op(op)}, no comparison of integers", op, instead)
     predicate = op.attr_values()["predicate"]
+    both = [analysis.integer(v, i) for v, i in operand_indices(value, index)]
     if predicate in ("eq", "ne"):
-        return No("the mask compares for equality", op, instead)
-    sides = _sides(op, predicate, [analysis.integer(v, i) for v, i in operand_indices(value, index)])
+        form = _beside(*both) if predicate == "ne" else None
+        return Yes(form) if form is not None else No("the mask compares for equality", op, instead)
+    sides = _sides(op, predicate, both)
     if sides is None:
         return No("the mask compares unsigned numbers that may be differences", op, instead)
     small, large = sides if predicate in _LESS else sides[::-1]
@@ -82,6 +85,13 @@ def below_zero(
         return No("what the mask compares is not affine in the element's place", op)
     form = _scaled_down(form)
     return Yes(Form(Poly.of(-1)) if _always_negative(form) else form)
+
+
+def _beside(one: Form, other: Form) -> Form | None:
+    """The form that is negative where two numbers differ, of which one is never smaller than the other."""
+    differences = one.plus(other, Poly.of(-1)), other.plus(one, Poly.of(-1))
+    known = (form for form in differences if not form.residual and _always_negative(form.plus(Form(Poly.of(-1)))))
+    return next(map(_scaled_down, known), None)
 
 
 def _sides(op: Operation, predicate: str, forms: Sequence[Form]) -> Sequence[Form] | None:

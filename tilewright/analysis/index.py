@@ -198,8 +198,3 @@ def sources(index: Index) -> frozenset[int]:
 def identity(shape: Sequence[int]) -> Index:
     """The index whose loop variable number d is coordinate d."""
     return tuple([whole(d, n) for d, n in enumerate(shape)])
-
-
-def depth(index: Index, order: dict[int, int]) -> int:
-    """How many of the open loops an index needs: 1 + the position in `order` of its innermost loop, 0 for none."""
-    return max([order[src] + 1 for src in sources(index) if src >= 0], default=0)

@@ -48,7 +48,6 @@ def _int_codec(bits: int) -> Codec:
 
 
 I32 = _int_codec(32)
-I64 = _int_codec(64)
 BOOL = Codec(lambda v: BoolAttr.from_bool(bool(v)), lambda a: a is not None and bool(a.value.data))
 UNIT = Codec(lambda v: UnitAttr() if v else None, lambda a: a is not None)
 STR = Codec(lambda v: None if v is None else StringAttr(v), lambda a: None if a is None else a.data)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import CallSiteLoc as _CallSiteLoc
-from xdsl.dialects.builtin import FileLineColLoc, FusedLoc, IntAttr, NameLoc, StringAttr, UnknownLoc
+from xdsl.dialects.builtin import FileLineColLoc, FusedLoc, NameLoc
 from xdsl.ir import Attribute, BlockArgument, IRNode, Operation, OpResult, Region, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.traits import OpTrait
@@ -91,16 +91,8 @@ def _has_trait(kind: type[TileOp], trait: type[OpTrait] | OpTrait) -> bool:
     return kind.get_trait(trait) is not None
 
 
-def to_loc_attr(location: Location | None) -> Attribute:
-    """`Location` as the MLIR location printed after an operation."""
-    if location is None:
-        return UnknownLoc()
-    here = FileLineColLoc(StringAttr(location.file), IntAttr(location.line), IntAttr(location.col))
-    return here if location.caller is None else _CallSiteLoc(here, to_loc_attr(location.caller))
-
-
 def from_loc_attr(attribute: Attribute | None) -> Location | None:
-    """The reverse of :func:`to_loc_attr`; forms that carry no position give ``None``."""
+    """The location that an MLIR location says; None of forms that carry no position."""
     kind = type(attribute)  # `isinstance` asks a registry in Python
     if kind is FileLineColLoc:
         return Location(attribute.filename.data, attribute.line.data, attribute.column.data)  # type: ignore[union-attr]

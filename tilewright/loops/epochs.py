@@ -8,7 +8,7 @@ from __future__ import annotations
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import MemoryEffectKind
 
-from tilewright.analysis.origins import may_meet
+from tilewright.analysis.origins import Origins
 from tilewright.ir.effect_traits import effects
 from tilewright.ir.values import is_inside
 from tilewright.ir.walk import ancestors, walk
@@ -37,6 +37,7 @@ class Epochs:
                 if done is None:
                     self._writes.append((op, None))
         self._known: dict[Operation, str] = {}
+        self._origins = Origins()
 
     def of(self, load: Operation) -> str:
         """The state that an access sees; empty where nothing was written."""
@@ -47,7 +48,7 @@ class Epochs:
 
     def _of(self, load: Operation) -> str:
         address, here = load.operands[0], self._order[load]
-        writes = [op for op, at in self._writes if at is None or may_meet(at, address)]
+        writes = [op for op, at in self._writes if at is None or self._origins.may_meet(at, address)]
         before = sum(self._order[op] < here for op in writes)
         carried = [loop for loop in _loops_around(load) if any(is_inside(op, loop) for op in writes)]
         return "".join([str(before) if before else "", *(f"@{self._order[loop]}" for loop in carried)])

@@ -3,7 +3,9 @@
     arg5 - 64 * t                              %0 = muli %t, 64; %1 = subi %arg5, %0
     arg0[arg5 * i + k]  for i < 32, k < 16     tt.load (splat %arg0) + i * (splat %arg5) + k
 
-A scalar that the program has computed where it can be used is taken from there; sums, products and quotients are made.
+A scalar that the program has computed where it can be used is taken from there, as are remainders, which a nest has as
+differences (`a - b * (a / b)`): what is addressed by them alone is the same in all iterations in which they are. Sums,
+products and quotients are made.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from tilewright.ir.types import (
 )
 from tilewright.ir.values import defining_op
 from tilewright.ir.walk import ancestors
-from tilewright.loops.nest import Apply, Atom, Below, Index, Load, Node, Poly, Range, ranges_of
+from tilewright.loops.nest import Apply, Atom, Below, Index, Load, Node, Poly, Range, Symbol, polynomial, ranges_of
 from tilewright.loops.products import fingerprint
 from tilewright.loops.raising import Raising
 from tilewright.ops.broadcast import BroadcastOp
@@ -61,6 +63,9 @@ class Scalars:
             if isinstance(parent, ForOp) and is_unit(parent):
                 self._counters[raising.loops.of(parent).iteration] = parent.induction_var
         self._values = {node: value for value, node in reversed(raising.scalars()) if is_before(value, place)}
+        integers = [(node, value) for node, value in self._values.items() if isinstance(node, Poly)]
+        quotients = [(node, _quotient_of(node), value) for node, value in integers if bit_width(value.type) >= 32]
+        self._remainders = [(node, quotient, value) for node, quotient, value in quotients if quotient is not None]
 
     def base(self, node: Node) -> SSAValue | None:
         """A pointer; None if there is no value for it."""
@@ -69,6 +74,11 @@ class Scalars:
     def poly(self, poly: Poly) -> affine.Poly | None:
         """A polynomial in values; None if an atom has no value."""
         total = affine.Poly({})
+        for remainder, quotient, found in self._remainders:
+            times = _times_in(remainder, quotient, poly)
+            count = None if times is None else self.poly(times)
+            if times is not None and count is not None:
+                total, poly = total + count * affine.Poly.atom(found), poly - times * remainder
         for monomial, coefficient in sorted(poly.key, key=_order):
             term = affine.Poly.of(coefficient)
             for atom in sorted(monomial, key=fingerprint):
@@ -217,10 +227,36 @@ class Matrix:
 
     @property
     def goes_along(self) -> bool:
-        """Whether columns lie side by side, and rows do not."""
+        """Whether columns lie side by side or few elements apart, and rows do not."""
         assert self._base is not None
-        size = affine.Poly.of(pointee_bytes(self._base.type))
-        return self._strides[1] == size and self._strides[0] != size
+        size = pointee_bytes(self._base.type)
+        row, column = (stride.constant for stride in self._strides)
+        return column in (size, 2 * size, 4 * size) and row != size
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether columns or rows lie side by side."""
+        assert self._base is not None
+        return affine.Poly.of(pointee_bytes(self._base.type)) in self._strides
+
+
+def _quotient_of(poly: Poly) -> Symbol | None:
+    """The quotient of which a polynomial is the remainder, `a - b * (a / b)`; None if it is none."""
+    for atom in poly.atoms:
+        if isinstance(atom, Symbol) and isinstance(atom.value, Apply) and atom.value.op is DivSIOp:
+            number, by = map(polynomial, atom.value.operands)
+            if number - Poly.atom(atom) * by is poly:
+                return atom
+    return None
+
+
+def _times_in(remainder: Poly, quotient: Symbol, poly: Poly) -> Poly | None:
+    """How often a remainder is in a polynomial that is shorter without it; None if it is not."""
+    by, present = remainder.coefficient(quotient), poly.coefficient(quotient)
+    times = None if by is None or present is None or len(by.key) != 1 else present.over(by)
+    if times is None or not times.key or len((poly - times * remainder).key) + len(times.key) >= len(poly.key):
+        return None
+    return times
 
 
 def _stride(poly: Poly, dim: Poly) -> Poly | None:

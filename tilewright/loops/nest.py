@@ -169,6 +169,21 @@ class Poly(Node):
             return None
         return Poly.of_terms({m: c // by for m, c in self.key})
 
+    def over(self, monomial: Poly) -> Poly | None:
+        """A polynomial of which this one is `monomial`, of one term, times; None if there is none."""
+        ((by, divisor),) = monomial.key
+        out: dict[Monomial, int] = {}
+        for atoms, coefficient in self.key:
+            rest = list(atoms)
+            for atom in by:
+                if atom not in rest:
+                    return None
+                rest.remove(atom)
+            if coefficient % divisor:
+                return None
+            out[tuple(rest)] = coefficient // divisor
+        return Poly.of_terms(out)
+
 
 ZERO, ONE = Poly.number(0), Poly.number(1)
 Index = tuple[Poly, ...]
@@ -387,6 +402,22 @@ def as_element(node: Node) -> Node:
     return node
 
 
+_FIELDS: dict[type, tuple[str, ...]] = {}
+
+
+def field_names(kind: type[Node] | type[Range]) -> tuple[str, ...]:
+    """The fields of a class of nodes, in order; `dataclasses.fields` looks for them each time."""
+    found = _FIELDS.get(kind)
+    if found is None:
+        found = _FIELDS[kind] = tuple([field.name for field in fields(kind)])
+    return found
+
+
+def values_of(node: Node | Range) -> list[Any]:
+    """What stands in the fields of a node, in order."""
+    return [getattr(node, name) for name in field_names(type(node))]
+
+
 def parts_of(node: object) -> Iterator[Any]:
     """The nodes, ranges and atoms that stand in the fields of a node."""
     if isinstance(node, Poly):
@@ -394,8 +425,7 @@ def parts_of(node: object) -> Iterator[Any]:
     elif isinstance(node, (tuple, frozenset)):
         yield from (part for part in node if isinstance(part, (Node, Range, tuple, frozenset)))
     elif isinstance(node, (Node, Range)):
-        values = (getattr(node, field.name) for field in fields(node))
-        yield from (value for value in values if isinstance(value, (Node, Range, tuple, frozenset)))
+        yield from (value for value in values_of(node) if isinstance(value, (Node, Range, tuple, frozenset)))
 
 
 def applied(
@@ -447,7 +477,7 @@ class Substitution:
         if isinstance(node, frozenset):
             return frozenset([self(part) for part in node])
         if isinstance(node, Node):
-            made = type(node).rebuilt(*[self(getattr(node, field.name)) for field in fields(node)])
+            made = type(node).rebuilt(*[self(value) for value in values_of(node)])
             return made if self._rule is None else self._rule(made)
         if isinstance(node, Range) and (extent := self(node.extent)) is not node.extent:
             return Range.bound(extent, -node.number) if node.number < 0 else Range(extent, node.number)

@@ -12,8 +12,6 @@ of zero with what is not finite. What a planner may do with floats is for it to 
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from xdsl.ir import Operation
 
 from tilewright.loops.arithmetic import conjunction, negation
@@ -30,6 +28,7 @@ from tilewright.loops.nest import (
     Select,
     Symbol,
     applied,
+    values_of,
 )
 from tilewright.loops.products import SUMS, Combination, Term, is_inverse, multiplied, plain, reduces, scaled, under
 from tilewright.loops.terms import closed, combination, opened
@@ -90,7 +89,7 @@ class Normal:
         return total
 
     def _parts(self, node: Node) -> Node:
-        return type(node).rebuilt(*[self._part(getattr(node, field.name)) for field in fields(node)])
+        return type(node).rebuilt(*[self._part(value) for value in values_of(node)])
 
     def _part(self, value: object) -> object:
         if isinstance(value, Node):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import weakref
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Self
 
 from xdsl.ir import Operation
 
 from tilewright.loops.arithmetic import conjunction
-from tilewright.loops.nest import ALWAYS, Apply, Attributes, Every, Node, Number, Poly, Range
+from tilewright.loops.nest import ALWAYS, Apply, Attributes, Every, Node, Number, Poly, Range, field_names, values_of
 from tilewright.ops.elementwise import AddFOp, AddIOp, DivFOp
 
 SUMS = (AddFOp, AddIOp)
@@ -43,7 +43,7 @@ class Term(Node):
 
     def but(self, **changes: object) -> Term:
         """The term with other fields."""
-        return Term.rebuilt(*[changes.get(field.name, getattr(self, field.name)) for field in fields(self)])
+        return Term.rebuilt(*[changes.get(name, getattr(self, name)) for name in field_names(Term)])
 
 
 def quotient(term: Term) -> tuple[list[Node], list[Node]]:
@@ -139,5 +139,5 @@ def _printed(node: Any) -> int:
         return hash((min(node.number, 0), fingerprint(node.extent)))
     if isinstance(node, Poly):
         return hash(tuple(sorted([(tuple(sorted([fingerprint(a) for a in m])), c) for m, c in node.key])))
-    values = [fingerprint(getattr(node, field.name)) for field in fields(node)]
+    values = [fingerprint(value) for value in values_of(node)]
     return hash((fingerprint(type(node)), *values))

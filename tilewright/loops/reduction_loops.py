@@ -63,7 +63,8 @@ class Rows:
     Args:
         along: of a row that lies side by side in memory.
         longest: of a piece of one that is worth taking with others; longer ones stay as they are.
-        across: of rows whose elements lie apart, or of factors of a dot.
+        across: of rows whose elements lie apart.
+        depth: of factors of a dot.
         most: of a result up to which these are taken.
         matrix: of each dim of a result that is a dot, at least.
     """
@@ -71,6 +72,7 @@ class Rows:
     along: int
     longest: int
     across: int
+    depth: int
     most: int
     matrix: int
 
@@ -338,11 +340,13 @@ def _width(found: Reduction, matrices: Sequence[Matrix], rows: Rows) -> Answer[i
     if is_one:
         (op,) = inner
         size = shape_of(op.operands[0].type)[property_int(op, "axis")]
-        if not along or size > rows.longest:
+        if size > rows.longest if along else size <= rows.across:
             return No("it is in normal form")
-    if not along and count > rows.most and len(found.places) < 2:
+    if len(found.places) == 2:
+        return Yes(rows.depth)
+    if not along and count > rows.most:
         return No("its tiles are so large that carrying them hardly matters")
-    return Yes(rows.along if along and len(found.places) < 2 else rows.across)
+    return Yes(rows.along if along else rows.across)
 
 
 def _most(found: Reduction) -> int:
@@ -354,11 +358,11 @@ _K = 128  # elements of a row times a matrix: planners of dots join iterations
 
 
 def _row(found: Reduction, parts: Sequence[Computed], matrices: Sequence[Matrix], rows: Rows) -> int | None:
-    """Which factor is one row for all rows of the other, both as they are loaded; None if the result is no such dot."""
+    """Which factor is one row for all rows of the other, both as they lie in memory; None if it is no such dot."""
     heights, count = [matrix.shape[0] for matrix in matrices], math.prod(shape_of(found.result.type))
     if len(found.places) != 1 or count < rows.matrix or sorted(heights) != [1, count]:
         return None
-    return heights.index(1) if _are_loads(parts) else None
+    return heights.index(1) if _are_loads(parts) and all(matrix.is_dense for matrix in matrices) else None
 
 
 def _are_loads(parts: Sequence[Computed]) -> bool:

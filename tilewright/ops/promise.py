@@ -25,8 +25,6 @@ from tilewright.ir.attrs import I32_ARRAY, STR
 from tilewright.ir.types import element_type, i32, is_integer, is_pointer, shape_of
 from tilewright.ops.spec import Call, OpSpec, Sample, register
 
-KINDS = ("multiple_of", "max_contiguous", "max_constancy", "assume")
-
 
 @irdl_op_definition
 class PromiseOp(FlatOp):

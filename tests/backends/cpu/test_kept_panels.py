@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,12 @@ import tilewright.language as tl
 from tests.backends.cpu.families import machine
 from tests.backends.cpu.harness import Compiled
 from tests.backends.nvidia.laying import built_ir
+from tests.decisions.harness import Spelling, passed
+from tests.decisions.persistent import PERSISTENT
 from tilewright.backends.cpu import tuning
+from tilewright.backends.cpu.emit.lower import lower_module
 from tilewright.backends.cpu.plan.dot import plan_dot
+from tilewright.backends.llvm.features import describe
 
 M, N, K = 96, 160, 128
 
@@ -125,3 +130,12 @@ def test_what_no_other_program_wants_is_not_kept(shared: bool) -> None:
     compiled((12,), a, b, c)
     for number in range(12):
         np.testing.assert_array_equal(c[number], a @ b[0 if shared else 1 + number % 3, number // 3])
+
+
+@pytest.mark.parametrize("spelling", PERSISTENT, ids=lambda spelling: spelling.name)
+def test_panels_of_columns_are_known_by_the_column_however_operands_are_fetched(spelling: Spelling) -> None:
+    """A tile's column is a remainder: made of the number of the tile and its row, it would be another in every tile."""
+    module, options, target = passed(spelling, "avx512")
+    text = lower_module(module, describe("x86_64-unknown-linux-gnu", str(target.arch)), options).llvm
+    numbers = {int(n) for n in re.findall(r"call i64 @dot\.kept\.(\d+)\.", text)}
+    assert numbers and max(numbers) <= 2

@@ -72,3 +72,86 @@ def test_all_masks_of_windows_and_stencils_are_bounds() -> None:
     assert {s.name: unmasked(s) for s in kernels} == {
         s.name: {(True, "tested once for the chunks of a row")} for s in kernels
     }
+
+
+@tilewright.jit
+def from_a_start(x, starts, out, n, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    inside = (i >= tl.load(starts + row)) & (i < n)
+    tl.store(out + row * BLOCK + i, tl.load(x + i, inside) * 2.0, inside)
+    tl.store(out + tl.num_programs(0) * BLOCK + row, tl.sum(tl.load(x + i, inside, 0.0)))
+
+
+@tilewright.jit
+def from_starts_of_rows(x, starts, out, n, BLOCK: tl.constexpr):
+    row, i = tl.arange(0, 16)[:, None], tl.arange(0, BLOCK)[None, :]
+    inside = (i >= tl.load(starts + row)) & (i < n)
+    value = tl.load(x + i + row * 0, inside, 0.0)
+    tl.store(out + row * BLOCK + i, value * 2.0, inside)
+    tl.store(out + 16 * BLOCK + row, tl.sum(value, 1)[:, None])
+
+
+@pytest.mark.parametrize("block", [512, 2048, 448])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_bounds_from_below_hold_from_some_chunk_on(block: int, dtype: type) -> None:
+    far = int(np.iinfo(dtype).max) if dtype is np.int32 else 1 << 62  # index arithmetic is taken not to wrap around
+    near = [block - 65, block - 1, block, block + 1]
+    starts = [0, 1, 63, 64, 65, 300, *near, -1, -64, far, far - 1, -far, 7]
+    n, given = block - 70, np.array(starts, dtype)
+    x = np.arange(1, n + 1, dtype=np.float32)
+    for kernel, grid in ((from_a_start, 16), (from_starts_of_rows, 1)):
+        out = surrounded(np.full(16 * (block + 1), -1, np.float32))
+        kernel[(grid,)](surrounded(x), given, out, n, block)
+        want = np.full((16, block), -1, np.float32)
+        for row, start in enumerate(starts):
+            want[row, max(start, 0) : n] = x[max(start, 0) :] * 2
+        assert (out[: 16 * block].reshape(16, block) == want).all()
+        sums = [x[max(start, 0) :].sum(dtype=np.float64) for start in starts]
+        np.testing.assert_allclose(out[16 * block :], sums, rtol=1e-5)
+
+
+@tilewright.jit
+def held_neighbours(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + tl.maximum(i - 1, 0), i < n) + tl.load(x + tl.minimum(i + 1, n - 1)), i < n)
+
+
+def test_places_held_from_below_are_gathered_in_the_first_chunk_alone() -> None:
+    x, out = np.arange(900, dtype=np.float32), np.zeros(1024, np.float32)
+    kernel = held_neighbours.warmup(x, out, 900, 1024, grid=(1,))
+    gathers = [line for line in kernel.asm["llir"].splitlines() if "call" in line and "masked.gather" in line]
+    assert len(gathers) in (0, 4), "two before and two behind the chunks in which all places are inside"
+    held_neighbours[(1,)](surrounded(x), out, 900, 1024)
+    assert out[:900].tolist() == (np.r_[0, x[:-1]] + np.r_[x[1:], 899]).tolist()
+
+
+@tilewright.jit
+def but_the_first(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    inside = (i != 0) & (i < n)
+    tl.store(out + i, tl.load(x + i - 1, inside) + tl.load(x + i, inside), inside)
+
+
+@tilewright.jit
+def but_one(x, out, n, BLOCK: tl.constexpr):
+    """What is left out lies anywhere, or nowhere."""
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i), (i != n) & (n != i - 3))
+
+
+def test_all_but_the_first_is_a_bound_from_below() -> None:
+    x, out = np.arange(900, dtype=np.float32), np.full(1024, -1, np.float32)
+    compiled = but_the_first.warmup(x, out, 900, 1024, grid=(1,))
+    said = {(d.taken, d.text) for d in compiled.decisions if d.subject == "chunks without masks"}
+    assert said == {(True, "tested once for the chunks of a row")}
+    but_the_first[(1,)](surrounded(x), out, 900, 1024)
+    assert out[:900].tolist() == [-1, *(x[:-1] + x[1:])] and (out[900:] == -1).all()
+
+
+@pytest.mark.parametrize("n", [-7, -3, 0, 1, 100, 1023, 2000])
+def test_all_but_any_other_is_none(n: int) -> None:
+    x, out = np.arange(1024, dtype=np.float32), np.full(1024, -1, np.float32)
+    but_one[(1,)](x, out, n, 1024)
+    want = x.copy()
+    want[[i for i in (n, n + 3) if 0 <= i < 1024]] = -1
+    assert out.tolist() == want.tolist()

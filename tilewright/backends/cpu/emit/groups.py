@@ -183,18 +183,26 @@ class _GroupNest:
         return extent
 
     def _innermost(self, dim: int, extent: int, chunk: int) -> list[list[V]]:
-        """The innermost loop, without masks as far as they hold, then with them."""
+        """The innermost loop, without masks where they hold, before and behind that with them."""
         starts = [r.start() for r in self.reductions]
-        self.prefetched = [RowPrefetchEmitter(self.ev, row, self.index) for row in self.step.prefetched]
+        prefetched = [RowPrefetchEmitter(self.ev, row, self.index) for row in self.step.prefetched]
         if dim < 0:
+            self.prefetched = prefetched
             return self._single(starts)
         self.ev.hoist(self.roots)
         flat = [v for start in starts for v in start]
-        limit = self.masks.limit(extent, chunk) if self.masks.any else const(I64, extent)
+        falling = self.masks.falling(chunk) if extent >= FEWEST_CHUNKS * chunk else []
+        limit = self.masks.limit(extent, chunk, falling) if self.masks.any else const(I64, extent)
         first = self.chunking.first.get(dim, 0)
-        limit = self.f.intrinsic("smax", limit, const(I64, first)) if first else limit
+        begin = const(I64, first)
+        if falling:
+            begin = self.masks.begin(falling, first, extent, chunk)
+            with self.ev.comparing(self.masks.by_lane):
+                flat = self._loop(dim, const(I64, first), begin, chunk, flat)
+        limit = self.f.intrinsic("smax", limit, begin) if first or falling else limit
+        self.prefetched = prefetched
         with self.ev.knowing(self.masks.holds, self.masks.analysis):
-            flat = self._unmasked(dim, limit, chunk, flat)
+            flat = self._unmasked(dim, begin, limit, chunk, flat)
         self.prefetched = []
         if self.masks.any:
             with self.ev.comparing(self.masks.by_lane):
@@ -251,10 +259,9 @@ class _GroupNest:
         self.ev.close(dim)
         return loop.results
 
-    def _unmasked(self, dim: int, limit: V, chunk: int, flat: list[V]) -> list[V]:
+    def _unmasked(self, dim: int, begin: V, limit: V, chunk: int, flat: list[V]) -> list[V]:
         """The chunks in which masks hold; twice, if their stores may go past the caches."""
-        first = const(I64, self.chunking.first.get(dim, 0))
-        chunks = lambda: self._loop(dim, first, limit, chunk, flat)  # noqa: E731
+        chunks = lambda: self._loop(dim, begin, limit, chunk, flat)  # noqa: E731
         return past_caches(self.ev, self.step, self.chunking, self.streamed, chunks)
 
     def _loop(self, dim: int, lo: V, hi: V | int, chunk: int, carried: list[V], kept: Sequence[int] = ()) -> list[V]:

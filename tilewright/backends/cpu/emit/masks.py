@@ -2,13 +2,15 @@
 
 Masks that are conjunctions of comparisons `affine < affine` give a bound on the innermost loop; up to it the chunks are
 emitted without masks, the rest with them. Masked stores cost several times a plain one on some CPUs (Zen 4 and 5), and
-become branches where there is no AVX-512. A bound from below, `place >= 1`, holds in all chunks if in the first one.
+become branches where there is no AVX-512. A bound from below, `place >= 1`, holds from some chunk on.
 What is read from memory for each row, `column < lengths[row]`, is part of a bound as a number of that row. A scalar
 that masks all elements, `program < n`, is tested once: masked loads that miss the caches take longer than plain ones
 even where all lanes are wanted (Zen 5: 740 µs to sum 16 MiB from memory, 400 without masks).
 
-    limit = whole chunks below the smallest bound, none if a bound from below does not hold in the first, or a scalar
-    for chunk = 0 .. limit:        plain loads and stores
+    begin = the first chunk in which bounds from below hold; 0 without any
+    limit = whole chunks below the smallest bound, none if a scalar does not hold
+    for chunk = 0 .. begin:        masked loads and stores
+    for chunk = begin .. limit:    plain ones
     for chunk = limit .. extent:   masked ones
 """
 
@@ -133,16 +135,39 @@ class Masks:
     def _changes_evenly(self, form: Form) -> bool:
         return _bounds(form, self.dim, self.ev.nest.bits.get(self.dim, 0))
 
-    def limit(self, extent: int, step: int) -> V:
+    def falling(self, step: int) -> list[Form]:
+        """Bounds from below, which hold from some chunk, of `step` elements, of the innermost loop on."""
+        forms = [form for form in self.forms if self._stride(form, self.dim) < 0]
+        own = [[field for coord in form.coords for field in coord if field.src == self.dim] for form in forms]
+        return [form for form, fields in zip(forms, own, strict=True) if all(step % (1 << f.lo) == 0 for f in fields)]
+
+    def begin(self, forms: Iterable[Form], first: int, extent: int, step: int) -> V:
+        """Where the innermost loop comes to the first chunk, of `step` elements, in which bounds from below hold.
+
+        All other loops must be open.
+        """
+        f, total = self.ev.f, const(I64, first)
+        for form in forms:  # chunks that start at i hold when rest + stride * i < 0
+            stride, rest = self._split(form, self.dim)
+            last = f.op("sdiv", f.intrinsic("smin", rest, const(I64, extent * -stride)), -stride)
+            total = f.intrinsic("smax", total, f.add(last, 1))
+        return self._whole_chunks(f.intrinsic("smin", total, const(I64, extent)), step)
+
+    def limit(self, extent: int, step: int, but: Container[Form] = ()) -> V:
         """Elements of the innermost loop, a multiple of `step`, below which everything in `holds` is true.
 
         All other loops must be open. For groups without loops, gives `extent` or 0.
+
+        Args:
+            extent: of the loop.
+            step: elements of a chunk.
+            but: bounds from below that are seen to elsewhere; others must hold in the first chunk.
         """
         f = self.ev.f
         total: V = const(I64, extent)
         for condition in dict.fromkeys(self.ev.eval(*scalar) for scalar in self.scalars):
             total = f.select(condition, total, const(I64, 0))
-        for form in self.forms:
+        for form in [form for form in self.forms if form not in but]:
             stride, rest = self._split(form, self.dim)
             if stride <= 0:
                 total = f.select(f.icmp("slt", rest, 0), total, const(I64, 0))

@@ -43,6 +43,7 @@ _ROWS = Rows(
     along=tuning.LONG_ROW,
     longest=tuning.LONGEST_PIECE,
     across=tuning.ROWS_ACROSS,
+    depth=tuning.SUMMED_DEPTH,
     most=tuning.ELEMENTS_ACROSS,
     matrix=tuning.SUMMED_SIZE,
 )
@@ -100,7 +101,7 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         swap_dot_operands(function, decisions)
         divide_rows_once(function, decisions)
         rewrite_ragged_cats(function)
-        if ReduceOp in kinds:
+        if ReduceOp in kinds or raised:
             unroll_reductions(function, decisions)
         merge_interleaved_stores(function, decisions)
         note_loops(function, decisions)
