@@ -3,17 +3,20 @@
     for ..: iter_args(%s = %0) {                              for ..: iter_args(%t = 0) {
       yield %s - (tt.reduce (addf) (0.5 * %x * %w))    ->       yield %t + (tt.reduce (addf) (%x * %w))
     }                                                         }
-                                                              %0 + -0.5 * %t
+                                                              %0 - 0.5 * %t
 
 A sum is linear in what is added, so the number may be anywhere on the way from a factor to the loop's result: before
 a reduction, a dot, a view or a choice of zero. Rounding changes as little as by another order of the sum, so only sums
 of no order are taken: reductions and dots that a loop adds up, and what a reduction reads behind the loop. A tile to
-which a loop adds is rounded as it says. What reads sums (`reductions.py`, `dot_loops.py`) need not know of numbers.
+which a loop adds is rounded as it says. What is 0 keeps its sign: a loop that begins with 0 never comes to -0, so what
+it takes away is taken from 0 behind it, and a sum of such differences from 0 too. What reads sums (`reductions.py`,
+`dot_loops.py`) need not know of numbers.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from xdsl.dialects.builtin import f32
 from xdsl.ir import Operation, SSAValue
@@ -48,8 +51,8 @@ def take_numbers_out_of_sums(function: FuncOp) -> bool:
         for reduce in every(function, ReduceOp):  # tiles of sums that are folded behind the loop
             result = reduce.results[0]
             by = _number(result)
-            if by != 1 and _is_taken(by):
-                result.replace_all_uses_with(_times(by, _without_number(result), reduce))
+            if by != 1 and _is_taken(by) and (by > 0 or _has_difference(result)):
+                result.replace_all_uses_with(_plus(None, by, _without_number(result), reduce))
         eliminate_dead_code(function)
         fold_into_dots(function)
     return changed
@@ -64,24 +67,24 @@ def _scale_behind(loop: ForOp, number: int) -> bool:
     last, result, first = loop.body.block.last_op, loop.results[number], loop.iter_args[number]
     assert last is not None
     end, argument = defining_op(last.operands[number]), loop.carried[number]
-    factors = _added(end, argument)
-    numbers = [_number(factor) for factor in factors] + [-1.0] * isinstance(end, SubFOp)
+    sign, factors = _added(end, argument)
+    numbers = [sign, *map(_number, factors)]
     by = math.prod(numbers)
     if {*numbers} <= {1.0} or not _is_taken(by) or all(constant_of(factor) is not None for factor in factors):
+        return False
+    assert end is not None
+    if not end.results[0].has_one_use():  # the loop reads what it has added up so far
         return False
     if not _is_reduced(result) and not any(map(_has_no_order, factors)):
         return False
     left = [value for value in map(_without_number, factors) if constant_of(value) != 1]
-    assert end is not None
     kind = AddFOp if len(left) == 1 else FmaOp
     last.operands[number] = value_before(kind.create(operands=[*left, argument], result_types=[result.type]), end)
     behind, uses = loop.next_op, list(result.uses)
     if by == 1 or behind is None:
         return True
     loop.operands[3 + number] = value_before(ConstantOp.of(0.0, first.type), loop)
-    total = _times(by, result, behind)
-    if constant_of(first) != 0:
-        total = value_before(AddFOp.create(operands=[first, total], result_types=[first.type]), behind)
+    total = _plus(None if constant_of(first) == 0 else first, by, result, behind)
     for use in uses:
         use.operation.operands[use.index] = total
     return True
@@ -106,20 +109,39 @@ def _is_sum(op: ReduceOp) -> bool:
     return isinstance(single_operation(op.regions[0].block), AddFOp)
 
 
-def _times(number: float, value: SSAValue, anchor: Operation) -> SSAValue:
-    by = value_before(ConstantOp.of(number, value.type), anchor)
-    return value_before(MulFOp.create(operands=[value, by], result_types=[value.type]), anchor)
+def _taken_from_zero(value: SSAValue) -> SSAValue | None:
+    """What a value is the difference of from zero, which is never -0; None if it is none."""
+    op = defining_op(value)
+    return op.operands[1] if isinstance(op, SubFOp) and constant_of(op.operands[0]) == 0 else None
 
 
-def _added(end: Operation | None, argument: SSAValue) -> tuple[SSAValue, ...]:
-    """The factors of what an operation adds to a carried value, or takes from it; none if it does something else."""
-    if element_type(argument.type) != f32 or not argument.has_one_use():
-        return ()
-    if isinstance(end, AddFOp) and argument in end.operands:
-        return (end.operands[1] if end.operands[0] is argument else end.operands[0],)
-    if isinstance(end, SubFOp) and end.operands[0] is argument:
-        return (end.operands[1],)
-    return tuple(end.operands[:2]) if isinstance(end, FmaOp) and end.operands[2] is argument else ()
+def _has_difference(value: SSAValue) -> bool:
+    """Whether a value is a difference from zero, times numbers."""
+    return _taken_from_zero(value) is not None or any(map(_has_difference, _factors(value)))
+
+
+def _plus(first: SSAValue | None, number: float, value: SSAValue, anchor: Operation) -> SSAValue:
+    """`first`, which is 0 if there is none, and a number of times a value that is not -0."""
+    if abs(number) != 1:
+        by = value_before(ConstantOp.of(abs(number), value.type), anchor)
+        value = value_before(MulFOp.create(operands=[value, by], result_types=[value.type]), anchor)
+    if first is None and number > 0:
+        return value
+    first = first or value_before(ConstantOp.of(0.0, value.type), anchor)
+    kind = AddFOp if number > 0 else SubFOp
+    return value_before(kind.create(operands=[first, value], result_types=[value.type]), anchor)
+
+
+def _added(end: Operation | None, argument: SSAValue) -> tuple[float, Sequence[SSAValue]]:
+    """What an operation adds to a carried value: a sign, and factors; none of these if it does something else."""
+    if element_type(argument.type) == f32 and argument.has_one_use():
+        if isinstance(end, AddFOp) and argument in end.operands:
+            return 1.0, [end.operands[1] if end.operands[0] is argument else end.operands[0]]
+        if isinstance(end, SubFOp) and end.operands[0] is argument:
+            return -1.0, [end.operands[1]]
+        if isinstance(end, FmaOp) and end.operands[2] is argument:
+            return 1.0, end.operands[:2]
+    return 1.0, []
 
 
 def _factors(value: SSAValue) -> list[SSAValue]:
@@ -129,6 +151,8 @@ def _factors(value: SSAValue) -> list[SSAValue]:
         return []
     if isinstance(op, (*_VIEWS, NegFOp)):
         return [op.operands[0]]
+    if (taken := _taken_from_zero(value)) is not None:
+        return [taken]
     if not value.has_one_use():
         return []
     if isinstance(op, MulFOp):
@@ -145,8 +169,9 @@ def _number(value: SSAValue) -> float:
     known: dict[SSAValue, float] = {}
     for each in operands_first(value, _factors, known):
         own = constant_of(each) if element_type(each.type) == f32 else None
-        sign = -1.0 if isinstance(defining_op(each), NegFOp) else 1.0
-        known[each] = sign * math.prod([known[factor] for factor in _factors(each)]) if own is None else float(own)
+        is_negated = isinstance(defining_op(each), NegFOp) or _taken_from_zero(each) is not None
+        product = math.prod([known[factor] for factor in _factors(each)])
+        known[each] = float(own) if own is not None else -product if is_negated else product
     return known[value]
 
 
@@ -159,7 +184,7 @@ def _without_number(value: SSAValue) -> SSAValue:
             made[each] = value_before(ConstantOp.of(1.0, each.type), op)
             continue
         ones = [factor for factor in factors if constant_of(made[factor]) != 1]
-        if isinstance(op, (MulFOp, NegFOp)) and len(ones) == 1:
+        if (isinstance(op, MulFOp | NegFOp) or _taken_from_zero(each) is not None) and len(ones) == 1:
             made[each] = made[ones[0]]
         elif op is None or all(made[factor] is factor for factor in factors):
             made[each] = each

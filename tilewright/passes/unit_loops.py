@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.iterations import is_unit
 from tilewright.ir.types import bit_width, i1, i32
-from tilewright.ir.values import users_of
+from tilewright.ir.values import defining_op, users_of
 from tilewright.ir.walk import every
 from tilewright.ops.casts import ExtSIOp, ExtUIOp, TruncIOp
 from tilewright.ops.constant import ConstantOp
@@ -105,13 +105,12 @@ def _normalize(loop: ForOp, b: _Before, *, rises: bool) -> None:
         iterations = _iterations_up(b, (lower, upper, step), signed=signed)
     else:
         iterations = _iterations(b, (lower, upper, step), "slt" if signed else "ult")
-    anchor = loop.body.block.first_op
-    assert anchor is not None
-    inside, old = _Before(anchor, b.type), loop.induction_var
-    new = loop.body.block.insert_arg(b.type, 0)
+    old, new = loop.induction_var, loop.body.block.insert_arg(b.type, 0)
+    inside, narrow = (_Before(_first_behind(new, loop), type_) for type_ in (b.type, counter))
     way = new if constant_of(step) == 1 else inside.make(MulIOp, new, step)
-    narrow = _Before(anchor, counter)
-    _count_down(old, loop.lb, narrow.cast(way, ExtSIOp))
+    narrow_way = narrow.cast(way, ExtSIOp)
+    _count_down(old, loop.lb, narrow_way)
+    inside.anchor = narrow.anchor = _first_behind(narrow_way, loop)  # what stood there before may be gone
     if old.first_use is not None:
         place = way if constant_of(lower) == 0 else inside.make(AddIOp, lower, way)
         place = narrow.cast(place, ExtSIOp)
@@ -122,6 +121,14 @@ def _normalize(loop: ForOp, b: _Before, *, rises: bool) -> None:
     for operand, value in enumerate((b.number(0), iterations, b.number(1))):
         loop.operands[operand] = value
     loop.properties.pop("unsignedCmp", None)
+
+
+def _first_behind(value: SSAValue, loop: ForOp) -> Operation:
+    """The operation of a loop's body that follows the one that makes a value, or the first one."""
+    op = defining_op(value)
+    found = loop.body.block.first_op if op is None or op.parent_block() is not loop.body.block else op.next_op
+    assert found is not None
+    return found
 
 
 def _count_down(counter: SSAValue, lower: SSAValue, way: SSAValue) -> None:

@@ -49,13 +49,16 @@ def for_each_lane(ev: Values, values: list[V], body: Callable[[V, list[V]], V | 
 
 def in_straight_code(f: Function, values: list[V], lanes: int, body: Callable[[int, list[V]], None]) -> None:
     """Emit `body(lane number modulo 8, scalars)` for each of many lanes, several of them without a branch between."""
+    if lanes <= _FEW:  # LLVM 22 loses upper halves of two lanes that are stored and loaded: none are
+        for number in range(lanes):
+            body(number, [f.extract(v, number) if v.type.lanes else v for v in values])
+        return
     arrays = [None if not v.type.lanes else f.alloca(v.type.scalar, lanes) for v in values]
     for array, v in zip(arrays, values, strict=True):
         if array is not None:
             f.store(v, array)
-    together = min(_FEW, lanes)
-    with f.loop(0, lanes, together, unroll=False) as loop:
-        for number in range(together):
+    with f.loop(0, lanes, _FEW, unroll=False) as loop:
+        for number in range(_FEW):
             lane = f.add(loop.index, number)
             scalars = [
                 v if array is None else f.load(v.type.scalar, f.gep(array, lane, v.type.scalar))

@@ -78,12 +78,15 @@ def read_between_wraps(
     if address.form is None or address.varying is None or not address.varying.type.lanes or address.base.type.lanes:
         return None
     guess = places_between_wraps(ev, address.form.offset)
-    if guess is None or order_of(guess, size) is None:
+    if guess is None:
         return None
     count = min(lanes, f.isa.native_lanes(t.bits)) if gathers(f.isa, t, lanes) else lanes
+    orders = {start: order_of(guess[start : start + count], size) for start in range(0, lanes, count)}
+    if None in orders.values():
+        return None
 
     def part(start: int) -> V:
-        order = order_of(guess[start : start + count], size)
+        order = orders[start]
         assert order is not None and address.form is not None
         lowest = f.gep(address.base, f.sub(_first_place(ev, address, start), size * order[0]))
         wanted, fill = (None if v is None else f.slice(f.splat(v, lanes), start, count) for v in (mask, other))
@@ -95,7 +98,7 @@ def read_between_wraps(
         )
         return found
 
-    return f.concat([part(start) for start in range(0, lanes, count)])
+    return f.concat([part(start) for start in orders])
 
 
 def _first_place(ev: Values, address: Address, lane: int) -> V:
