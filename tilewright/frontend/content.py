@@ -46,6 +46,7 @@ _UNREAD = frozenset({
     "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__firstlineno__", "__static_attributes__",
     "__dataclass_fields__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__",
     "__abstractmethods__", "_abc_impl", "__match_args__", "__orig_bases__", "__parameters__",
+    "__slotnames__",  # which copies and pickles leave in the class
 })  # fmt: skip
 _MOST_PARTS = 20_000
 
