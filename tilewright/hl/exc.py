@@ -55,9 +55,6 @@ class InvalidAPIUsage(Error):
     """A function of the language was called in a way it does not allow."""
 
 
-IN_KERNELS = "decorate the function with @hl.kernel; with @tilewright.jit it has the functions of tilewright.language"
-
-
 class NotInsideKernel(InvalidAPIUsage):
     """A function of the language was called outside a kernel."""
 

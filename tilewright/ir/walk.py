@@ -75,6 +75,11 @@ def ancestors(op: Operation) -> Iterator[Operation]:
         parent = parent.parent_op()
 
 
+def holder_in(block: Block, op: Operation) -> Operation:
+    """The operation of a block that another one, which stands in the block or deeper, is or stands in."""
+    return next(each for each in (op, *ancestors(op)) if each.parent_block() is block)
+
+
 def enclosing(op: Operation, *kinds: type[Kind]) -> Kind | None:
     """The innermost operation of one of some classes around another."""
     return next((parent for parent in ancestors(op) if isinstance(parent, kinds)), None)

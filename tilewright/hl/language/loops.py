@@ -10,7 +10,7 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.symbols import Sym
 from tilewright.hl.trace import builtins
-from tilewright.hl.trace.state import current
+from tilewright.hl.trace.state import current, running_trace
 from tilewright.hl.trace.tiles import Range, Tile
 
 
@@ -25,10 +25,7 @@ def _several(value: Any) -> bool:
 
 def _bounds(name: str, begin: Any, end: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], bool]:
     """(first indices, ends, whether they were given as lists), from range-like arguments."""
-    if current() is None:
-        raise exc.NotInsideKernel(
-            f"hl.{name} means something only inside a function with @hl.kernel", hint=exc.IN_KERNELS
-        )
+    running_trace(f"hl.{name}")
     if end is None:
         begin, end = ([0] * len(begin) if _several(begin) else 0), begin
     if _several(begin) != _several(end) or (_several(end) and len(begin) != len(end)):

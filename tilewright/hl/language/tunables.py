@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright import lazy_module
 from tilewright.hl import exc
 from tilewright.hl.symbols import Sym
-from tilewright.hl.trace.state import Trace, current, place_of
+from tilewright.hl.trace.state import Trace, current, place_of, running_trace
 from tilewright.hl.tune.fragments import Fragment
 
 if TYPE_CHECKING:
@@ -18,11 +18,7 @@ else:
 
 
 def _host(name: str) -> Trace:
-    trace = current()
-    if trace is None:
-        raise exc.NotInsideKernel(
-            f"hl.{name} means something only inside a function with @hl.kernel", hint=exc.IN_KERNELS
-        )
+    trace = running_trace(f"hl.{name}")
     if trace.region is not None:
         raise exc.SpecializeOnDevice(f"hl.{name} inside a loop over tiles", hint="call it before the loop")
     return trace

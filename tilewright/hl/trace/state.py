@@ -451,6 +451,22 @@ def current() -> Trace | None:
     return getattr(_LOCAL, "trace", None)
 
 
+def running_trace(what: str) -> Trace:
+    """The running trace, for a function that may only be called inside a kernel.
+
+    Raises:
+        NotInsideKernel: nothing is traced.
+    """
+    trace = current()
+    if trace is None:
+        raise exc.NotInsideKernel(
+            f"{what} means something only inside a function with @hl.kernel",
+            hint="decorate the function with @hl.kernel; with @tilewright.jit it has the functions of "
+            "tilewright.language",
+        )
+    return trace
+
+
 def device_trace(what: str) -> Trace:
     """The running trace, for a function that may only be called inside a loop.
 
@@ -458,9 +474,7 @@ def device_trace(what: str) -> Trace:
         NotInsideKernel: nothing is traced.
         DeviceAPIOnHost: host code runs.
     """
-    trace = current()
-    if trace is None:
-        raise exc.NotInsideKernel(f"{what} means something only inside a function with @hl.kernel", hint=exc.IN_KERNELS)
+    trace = running_trace(what)
     if trace.region is None:
         raise exc.DeviceAPIOnHost(f"{what} works on tiles and must stand inside a loop over tiles")
     return trace

@@ -28,7 +28,7 @@ from tilewright.backends.nvidia.tgir.ops import (
 )
 from tilewright.base.decision import Yes
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.walk import among
+from tilewright.ir.walk import among, holder_in
 from tilewright.ops.control import ForOp
 from tilewright.passes.rewriting import loop_carrying, replace
 
@@ -104,13 +104,14 @@ class Consumer(Pipeliner):
         stages = [op for op in among(ops, MemDescIndexOp) if op.src in channel.rings]
         readers = [use.operation for op in stages for use in op.result.uses]
         return sorted(
-            (op for op in readers if not isinstance(op, WaitPhaseOp)), key=lambda op: ops.index(self._holder(op))
+            (op for op in readers if not isinstance(op, WaitPhaseOp)),
+            key=lambda op: ops.index(holder_in(self.body, op)),
         )
 
     def _receive(self, at: Position) -> None:
         """Each channel before its first reader."""
         for channel in self.channels:
-            channel.receive(Builder(self._holder(self._readers(channel)[0])), at)
+            channel.receive(Builder(holder_in(self.body, self._readers(channel)[0])), at)
 
     def _release_before(self, wait: Operation | None, stage: SSAValue) -> None:
         """Behind the wait for the products of the iteration before, if there was one."""
@@ -133,20 +134,12 @@ class Consumer(Pipeliner):
         """Each channel behind its last reader; products end in their iteration."""
         for channel in self.channels:
             readers = self._readers(channel)
-            last = self._holder(readers[-1])
+            last = holder_in(self.body, readers[-1])
             assert last.next_op is not None
             b = Builder(last.next_op)
             if not all(isinstance(reader, WarpGroupDotOp) for reader in readers):
                 b.effect(FenceAsyncSharedOp)  # the engine writes there next
             channel.release(b, stage)
-
-    def _holder(self, op: Operation) -> Operation:
-        """The operation of the body that an operation is, or stands in."""
-        while op.parent_block() is not self.body:
-            parent = op.parent_op()
-            assert parent is not None
-            op = parent
-        return op
 
 
 def multiply(around: Sequence[ForOp], consumers: Sequence[Consumer]) -> None:

@@ -39,7 +39,7 @@ from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, tile_w
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import bit_width, element_type
 from tilewright.ir.values import users_of
-from tilewright.ir.walk import among, every, read_by, walk
+from tilewright.ir.walk import among, every, holder_in, read_by, walk
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import AddFOp
 from tilewright.passes.rewriting import move_before
@@ -208,16 +208,7 @@ def _wait_for_result(dot: WarpGroupDotOp, dots: Sequence[WarpGroupDotOp], body: 
 
 
 def _first_reader(value: SSAValue, body: Block) -> Operation:
-    return min((_holder(user, body) for user in users_of(value)), key=list(body.ops).index)
-
-
-def _holder(op: Operation, body: Block) -> Operation:
-    """The operation of the body that an operation is, or stands in."""
-    while op.parent_block() is not body:
-        parent = op.parent_op()
-        assert parent is not None
-        op = parent
-    return op
+    return min((holder_in(body, user) for user in users_of(value)), key=list(body.ops).index)
 
 
 def wait_for(b: Builder, values: Sequence[SSAValue], pendings: int) -> Operation:
