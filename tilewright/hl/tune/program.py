@@ -27,9 +27,9 @@ import tilewright
 from tilewright import testing
 from tilewright.hl.config import Config
 from tilewright.hl.runtime.loaded import Loaded
+from tilewright.hl.tune import fork_server
 from tilewright.hl.tune.agreement import tensors_in
 from tilewright.hl.tune.bench import Subject
-from tilewright.hl.tune.fork_server import ForkServer, serve
 from tilewright.hl.tune.workers import Process, Slot, Start, live
 
 
@@ -164,8 +164,8 @@ def _read(data: bytes, device: str | None) -> Any:
 
 
 def fresh(sent: Portable, device: str | None) -> Start:
-    """Workers that are processes without anything of this one but its knobs, such as the folder of the cache, where they
-    find what was compiled ahead; they use `device` in place of the GPU that the arguments are on."""
+    """Workers that have nothing of this process but its knobs, such as the folder of the cache, where they find what
+    was compiled ahead; they use `device` in place of the GPU that the arguments are on."""
 
     def start(connection: Connection, file: int) -> Process:
         knobs = {name: value for name, _, value, _ in tilewright.knobs.describe()}
@@ -187,7 +187,7 @@ def _folder() -> str:
         return os.sep
 
 
-_SERVER = ForkServer(f"from {__name__} import serve, work; serve(work)")
+_SERVER = fork_server.ForkServer(f"from {fork_server.__name__} import serve; from {__name__} import work; serve(work)")
 
 
 class _Started:
