@@ -1,7 +1,7 @@
 """``python -m benchmarks.hl_searches``: hl's search on a GPU against Helion's default search.
 
     python -m benchmarks.hl_searches [--seconds S] [--helion-seconds S] [--helion FOLDER] [--only NAME,...]
-                                     [--effort full] [--out FILE]
+                                     [--effort full] [--helion-effort full] [--ours FILE] [--out FILE]
 
 Each function of `CASES` is searched from nothing by both; then what each found, our default, and ours with Helion's
 choice take turns on one GPU, the cache of the GPU cleared before each call. Helion searches in a process of its own,
@@ -99,7 +99,7 @@ CASES: dict[str, tuple[str, Callable[[], Arguments]]] = {
 # --- Helion's side ----------------------------------------------------------------------------------------
 
 
-def of_helion(theirs: ModuleType, name: str, seconds: float) -> Found:
+def of_helion(theirs: ModuleType, name: str, seconds: float, effort: str) -> Found:
     """What Helion's search finds, and how long it takes; or why it does not."""
     helion: Any = importlib.import_module("helion")
     torch.manual_seed(0)
@@ -108,6 +108,7 @@ def of_helion(theirs: ModuleType, name: str, seconds: float) -> Found:
     # What it would start to measure in imports Helion anew, without the name that `kernels_for_helion` defines; one
     # candidate that it compiles for its minute would be all that a short search does.
     options = {
+        "autotune_effort": effort,
         "autotune_budget_seconds": int(seconds),
         "autotune_benchmark_subprocess": False,
         "autotune_compile_timeout": min(60, max(3, int(seconds / 4))),
@@ -116,7 +117,7 @@ def of_helion(theirs: ModuleType, name: str, seconds: float) -> Found:
     try:
         best = helion.kernel(getattr(theirs, function), **options).autotune(args)
     except Exception as error:  # whatever ends a search of theirs ends one row
-        return {"helion_out": f"{type(error).__name__}: {error}"[:500]}
+        return {"helion_out": f"{type(error).__name__}: {str(error)[-700:]}"}
     return {"helion_seconds": time.perf_counter() - begin, "helion_best": dict(best)}
 
 
@@ -132,7 +133,7 @@ class Beside:
         self._seconds = given.helion_seconds
         self._folder = Path(tempfile.mkdtemp(prefix="tilewright-bench-"))
         self._command = [sys.executable, "-m", "benchmarks.hl_searches", "--beside", str(self._folder)]
-        self._command += ["--helion-seconds", str(given.helion_seconds)]
+        self._command += ["--helion-seconds", str(given.helion_seconds), "--helion-effort", given.helion_effort]
         self._command += ["--helion", given.helion] if given.helion else []
         self.meanwhile = torch.cuda.device_count() > 1
         self._process = self._started()
@@ -183,7 +184,7 @@ def search_beside(given: argparse.Namespace) -> None:
     assert theirs is not None
     for line in sys.stdin:
         name = line.strip()
-        found = json.dumps(of_helion(theirs, name, given.helion_seconds), default=str)
+        found = json.dumps(of_helion(theirs, name, given.helion_seconds, given.helion_effort), default=str)
         whole = given.beside / f".{name}"
         whole.write_text(found, encoding="utf-8")
         whole.rename(given.beside / name)
@@ -206,7 +207,7 @@ def race(name: str, given: argparse.Namespace, beside: Beside | None) -> Found:
     kernel = hl.kernel(getattr(hl_gpu_kernels, function))
     if beside and beside.meanwhile:
         beside.ask(name)
-    row = {"kernel": name, **search(kernel, args, given.effort, "", given.seconds)}
+    row = _found_before(given, name) or {"kernel": name, **search(kernel, args, given.effort, "", given.seconds)}
     bound = kernel.bind(args)
     calls = {"ours": hl.Config(**row["best"]), "default": bound.config_spec.default_config()}
     if beside is not None:
@@ -238,6 +239,13 @@ def race(name: str, given: argparse.Namespace, beside: Beside | None) -> Found:
 _theirs = functools.cache(kernels_for_helion)
 
 
+def _found_before(given: argparse.Namespace, name: str) -> Found:
+    """Our row of a file of results, without what it says of Helion; nothing where there is none."""
+    rows = json.loads(given.ours.read_text(encoding="utf-8"))["rows"] if given.ours else []
+    row = next((row for row in rows if row["kernel"] == name and "best" in row), {})
+    return {key: value for key, value in row.items() if not key.startswith("helion")}
+
+
 def rows(names: list[str], given: argparse.Namespace) -> Iterator[Found]:
     """A row a function; each is printed."""
     beside = Beside(given) if given.helion_seconds else None
@@ -267,6 +275,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="hl's search on a GPU against Helion's.")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--helion-seconds", type=float, default=600.0)
+    parser.add_argument("--helion-effort", default="full", choices=["quick", "full"])
+    parser.add_argument("--ours", type=Path, help="a file of --out; what our searches found there is raced again")
     parser.add_argument("--helion", metavar="FOLDER", help="where Helion is, if not installed")
     parser.add_argument("--only", default=",".join(CASES))
     parser.add_argument("--effort", default="full", choices=["quick", "full"])

@@ -145,8 +145,10 @@ def portable(args: Sequence[Any], expected: Callable[..., Any] | None) -> Portab
     """
     try:
         sent = _bytes(tuple(args))
+        if expected is None:
+            return Portable(sent, None)
         copies = _read(sent, None)
-        return Portable(sent, None if expected is None else _bytes((expected(*copies), copies)))
+        return Portable(sent, _bytes((expected(*copies), copies)))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise NotPortable(f"the arguments cannot be sent to another process: {error}") from error
 
