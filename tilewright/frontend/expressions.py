@@ -22,7 +22,13 @@ from tilewright.base import dtypes
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
 from tilewright.base.naming import home_of
-from tilewright.frontend.advice import attribute_hint, power_hint, tensor_hint
+from tilewright.frontend.advice import (
+    attribute_hint,
+    power_hint,
+    precedence_warnings,
+    refuse_functions,
+    tensor_hint,
+)
 from tilewright.frontend.frame import Frame, visit, visits
 from tilewright.frontend.records import record_fields
 from tilewright.frontend.scopes import lookup
@@ -249,6 +255,7 @@ def _static(kind: type[ast.AST], *operands: Any) -> Any:
         raise LanguageTypeError(
             f"{_SIGNS[kind]} of tuples takes compile-time values only", hint="compare the items: a[0] == b[0]"
         )
+    refuse_functions(_SIGNS[kind], operands)
     values = [v if isinstance(v, builtins.tuple) else unwrap(v) for v in operands]
     if kind in (ast.Eq, ast.NotEq) and isinstance(values[0], builtins.tuple):
         values = [unwrap(v) for v in values]
@@ -277,6 +284,10 @@ def _compare(frame: Frame, node: ast.Compare) -> Any:
     """Comparisons; ``a < b < c`` is ``a < b and b < c`` with `b` computed once."""
     result: Any = None
     left = visit(frame, node.left)
+    if len(node.ops) > 1:
+        for said in precedence_warnings(frame.source, node):
+            frame.at(node)
+            frame.builder.warn(said)
     for op, item in zip(node.ops, node.comparators, strict=True):
         right = visit(frame, item)
         part = compare(frame, node, op, left, right)
@@ -474,7 +485,10 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     try:
         return wrap(holder[index if isinstance(index, slice) else unwrap(index)])
     except (IndexError, KeyError) as error:
-        raise LanguageValueError(f"index {unwrap(index)!r} is out of range for {type_text(value)}") from error
+        scalar = "pointers and single numbers have no shape: pass sizes as parameters" if holder == () else None
+        raise LanguageValueError(
+            f"index {unwrap(index)!r} is out of range for {type_text(value)}", hint=scalar
+        ) from error
 
 
 # --- comprehensions, text -----------------------------------------------------------------------------------
