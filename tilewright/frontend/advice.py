@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tilewright import language
@@ -37,6 +37,12 @@ _WRITTEN_OUT = {
     "var": "tl.sum(d * d, axis) / n of d = x - mean", "std": "tl.sqrt(tl.sum(d * d, axis) / n) of d = x - mean",
     "any": "tl.max(x, axis) != 0", "all": "tl.min(x, axis) != 0", "random": "tl.rand(seed, offsets)",
 }  # fmt: skip
+OPERATORS: dict[type[ast.AST], str] = {
+    ast.MatMult: "write tl.dot(a, b)",
+    ast.In: "compare with each value, or test constants only",
+    ast.NotIn: "compare with each value, or test constants only",
+}
+NO_SHAPE = "pointers and single numbers have no shape: pass sizes as parameters"
 _LIST_METHODS = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"})
 
 
@@ -95,15 +101,16 @@ def refuse_functions(sign: str, operands: Sequence[Any]) -> None:
             raise LanguageTypeError(f"an operand of {sign} is the function {name}", hint=f"call it: {name}(...)")
 
 
-def precedence_warnings(source: KernelSource, node: ast.Compare) -> Iterator[str]:
-    """What to say of `i < n & j < m`, which is `i < (n & j) < m`."""
+def warn_of_precedence(frame: Any, node: ast.Compare) -> None:
+    """Speak of `i < n & j < m`, which is `i < (n & j) < m`."""
     for before, item in zip([node.left, *node.comparators], node.comparators[:-1]):
         if not isinstance(item, ast.BinOp) or not isinstance(item.op, (ast.BitAnd, ast.BitOr)):
             continue
-        if "(" in source.text_between(before, item):
+        if "(" in frame.source.text_between(before, item):
             continue
         sign, text = "&" if isinstance(item.op, ast.BitAnd) else "|", ast.unparse(item)
-        yield (
+        frame.at(node)
+        frame.builder.warn(
             f"{sign} goes before comparisons in Python: this compares with {text}; "
             f"write (a < b) {sign} (c < d) for two conditions, or ({text}) if it is meant"
         )
