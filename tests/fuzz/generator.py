@@ -64,6 +64,14 @@ class Profile:
 _OURS = re.compile(r"\b(break|continue|lambda|Affine)\b|\bdef |\barange\(0, (?P<length>\d+)\)")
 
 
+_LESS_PORTABLE = (
+    "blocks",
+    "carried",
+    "extremes",
+    "names",
+)  # families with names that Triton's front end takes otherwise
+
+
 def _is_ours(line: str) -> bool:
     """Whether a line is Tilewright's own language."""
     return any(m["length"] is None or int(m["length"]).bit_count() != 1 for m in _OURS.finditer(line))
@@ -191,6 +199,8 @@ class Generator:
             families = [
                 row for row in families if row[1].__module__.endswith("arithmetic") and row[1].__name__ != "call"
             ]
+        if self.profile.portable:
+            families = [row for row in families if row[1].__module__.rpartition(".")[2] not in _LESS_PORTABLE]
         weights = [w for w, _ in families]
         done = 0
         for _ in range(count * 12):
@@ -291,7 +301,8 @@ def shape_text(shape: Shape) -> str:
 
 def generate(seed: int, profile: Profile | None = None) -> Case:
     """The case of a seed."""
-    from tests.fuzz import arithmetic, combine, control, memory, programs, rows, runs, shapes, shared  # noqa: F401  (families)
+    from tests.fuzz import arithmetic, blocks, carried, combine, control, extremes, memory, names, programs  # noqa: F401  (families)
+    from tests.fuzz import rows, runs, shapes, shared  # noqa: F401  (families)
     from tests.fuzz.memory import load_new, store
     from tests.fuzz.products import product
 

@@ -23,7 +23,7 @@ from tilewright.analysis.affine import Poly
 from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
 from tilewright.ir.effect_traits import is_without_effects
-from tilewright.ir.types import i1, i32, i64
+from tilewright.ir.types import bit_width, i1, i32, i64
 from tilewright.ir.values import defining_op, is_inside, is_tile
 from tilewright.ops.casts import ExtSIOp, ExtUIOp, TruncIOp
 from tilewright.ops.constant import ConstantOp
@@ -222,7 +222,7 @@ class Preheader:
         number = constant_of(value)
         if isinstance(number, int):
             return self.known(number)
-        kind = ExtSIOp if self.type_ == i64 else TruncIOp
+        kind = ExtSIOp if bit_width(value.type) < bit_width(self.type_) else TruncIOp
         return self.put(kind.create(operands=[value], result_types=[self.type_]))
 
     def end(self, bound: Bound, first: SSAValue, step: SSAValue | int) -> SSAValue:
