@@ -1,4 +1,4 @@
-"""Random loops that carry floats, pairs and pointers, and use them on the way; exits from the kernel; kinds of counters."""
+"""Random loops that carry floats, pairs and pointers, and use them on the way; exits from kernels; other counters."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ def running_softmax(g: Generator) -> None:
 _READ = (
     "{s} += tl.sum({acc}, 1)", "{s} = tl.maximum({s}, tl.max({acc}, 1))", "{acc} = tl.maximum({acc}, 0)",
     "{acc} = tl.where({k} % 2 == 0, {acc}, {acc} * 2)", "{acc} = {acc} * 2", "{acc} = {acc} + {s}[:, None]",
-    "{acc} = tl.where({acc} > 3, 0, {acc})", "{acc} -= {x2}", "{s} = tl.sum({acc}, 1)", "{acc} = tl.trans(tl.trans({acc}))",
+    "{acc} = tl.where({acc} > 3, 0, {acc})", "{acc} -= {x2}", "{s} = tl.sum({acc}, 1)",
+    "{acc} = tl.trans(tl.trans({acc}))",
 )  # fmt: skip
 
 

@@ -114,7 +114,7 @@ def extreme_loops(g: Generator) -> None:
     inside.append(changed)
 
 
-@family(0.6)
+@family(0.8)
 def parameters(g: Generator) -> None:
     """Scalars of the launch of other types than int32."""
     dtype = g.random.choice(("float32", "int1", "int64", "float32"))
@@ -132,9 +132,11 @@ def parameters(g: Generator) -> None:
 
 
 _ON_FLOATS = (
-    "tl.maximum({a}, {b})", "tl.minimum({a}, {b})", "tl.where({a} < {b}, {a}, {b})", "tl.where({a} >= {b}, {b}, {a})", "-{a}",
+    "tl.maximum({a}, {b})", "tl.minimum({a}, {b})", "tl.where({a} < {b}, {a}, {b})", "tl.where({a} >= {b}, {b}, {a})",
+    "-{a}",
     "tl.abs({a})", "{a} + {b}", "{a} - {b}", "{a} * {b}", "{a} * 0.5", "tl.where({a} == {b}, {a}, 0.0)",
-    "tl.clamp({a}, -1.0, 1e30)", "tl.maximum({a}, {b}, propagate_nan=tl.PropagateNan.ALL)", "tl.where({a} != {a}, 1.0, {a})",
+    "tl.clamp({a}, -1.0, 1e30)", "tl.maximum({a}, {b}, propagate_nan=tl.PropagateNan.ALL)",
+    "tl.where({a} != {a}, 1.0, {a})",
 )  # fmt: skip
 
 

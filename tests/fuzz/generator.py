@@ -301,8 +301,21 @@ def shape_text(shape: Shape) -> str:
 
 def generate(seed: int, profile: Profile | None = None) -> Case:
     """The case of a seed."""
-    from tests.fuzz import arithmetic, blocks, carried, combine, control, extremes, memory, names, programs  # noqa: F401  (families)
-    from tests.fuzz import rows, runs, shapes, shared  # noqa: F401  (families)
+    from tests.fuzz import (  # noqa: F401  (families)  # noqa: F401  (families)
+        arithmetic,
+        blocks,
+        carried,
+        combine,
+        control,
+        extremes,
+        memory,
+        names,
+        programs,
+        rows,
+        runs,
+        shapes,
+        shared,
+    )
     from tests.fuzz.memory import load_new, store
     from tests.fuzz.products import product
 

@@ -10,7 +10,7 @@ from tests.fuzz.memory import choose_fill, fill_facts, flag_tile
 from tests.fuzz.values import FLOATS, Unsuitable, Value, facts
 
 
-@family(0.8)
+@family(1.2)
 def other_shapes(g: Generator) -> None:
     a = g.tile()
     dims = len(a.shape)
@@ -19,14 +19,14 @@ def other_shapes(g: Generator) -> None:
     ones = [dim for dim, extent in enumerate(a.shape) if extent == 1]
     if ones and dims > 1:
         dim = g.random.choice(ones)
-        choices += [(f"tl.squeeze({a.name}, {dim})", (*a.shape[:dim], *a.shape[dim + 1 :]))] * 2
+        choices += [(f"tl.squeeze({a.name}, {dim})", (*a.shape[:dim], *a.shape[dim + 1 :]))] * 4
     text, shape = g.random.choice(choices)
     if len(shape) > 4:
         raise Unsuitable
     g.define(text, shape, a.dtype, **same(a))
 
 
-@family(0.4)
+@family(0.5)
 def broadcast_both(g: Generator) -> None:
     a = g.tile()
     b = g.tile(lambda v: v.name != a.name)
@@ -36,19 +36,21 @@ def broadcast_both(g: Generator) -> None:
     g.scopes[-1] += [x, y]
 
 
-@family(0.6)
+@family(1.3)
 def named_operators(g: Generator) -> None:
-    a = g.find(lambda v: v.is_int or v.dtype == "int1")
+    a = g.find(lambda v: v.is_int)
     b = partner(g, a)
     shape = broadcasts(a, b)
-    if a.dtype == "int1":
-        g.define(f"{a.name}.{g.random.choice(('logical_and', 'logical_or'))}({b.name})", shape, "int1")
+    if g.chance(0.5):
+        sides = f"({a.name} > {g.random.randint(0, 3)})", f"({b.name} != 0)"
+        name = g.random.choice(("logical_and", "logical_or"))
+        g.define(f"{sides[0]}.{name}({sides[1]})", shape, "int1")
         return
     name = g.random.choice(("add", "sub", "mul"))
     g.define(f"tl.{name}({a.name}, {b.name}{g.random.choice(('', ', sanitize_overflow=False'))})", shape, a.dtype)
 
 
-@family(0.5)
+@family(0.8)
 def rounded_up(g: Generator) -> None:
     a = g.find(lambda v: v.dtype in ("int32", "int64"))
     if g.chance(0.5):
@@ -117,7 +119,7 @@ def rarer_scans(g: Generator) -> None:
         g.define(f"tl.associative_scan({a.name}, {axis}, {function}{tail})", a.shape, a.dtype)
 
 
-@family(0.6)
+@family(1.8)
 def rounded_floats(g: Generator) -> None:
     """Divisions and roots that are correctly rounded, softmax, casts that round toward zero."""
     a = g.tile(lambda v: v.dtype == "float32" and v.exact and not v.special)
@@ -148,7 +150,7 @@ def rounded_floats(g: Generator) -> None:
         )
 
 
-@family(0.4)
+@family(1.2)
 def more_random_numbers(g: Generator) -> None:
     a = g.tile(lambda v: v.dtype in ("int32", "uint32"))
     kind = g.random.choice(("randint4x", "rand4x", "philox", "randn"))
@@ -173,7 +175,7 @@ _HINTS = (
 )  # fmt: skip
 
 
-@family(0.7)
+@family(0.9)
 def promises(g: Generator) -> None:
     """Promises that hold, assertions, barriers and hints around a load."""
     shape, dtype = g.shape(1), g.dtype()
@@ -183,11 +185,12 @@ def promises(g: Generator) -> None:
     g.add(f"{at} = {g.program} * {extent} + tl.arange(0, {extent})")
     power = extent & -extent
     promised = (
-        f"{at} = tl.multiple_of({at}, {power})", f"{at} = tl.max_contiguous({at}, {extent})", f"tl.assume({g.program} >= 0)",
+        f"{at} = tl.multiple_of({at}, {power})", f"{at} = tl.max_contiguous({at}, {extent})",
+        f"{at} = tl.max_constancy({at}, 1)", f"tl.assume({g.program} >= 0)", "tl.static_assert(True)",
         f"{at} = tl.max_contiguous(tl.multiple_of({at}, {power}), {power})", "tl.debug_barrier()",
-        f"tl.device_assert({at} >= 0)", "tl.static_assert(True)", f"tl.assume(tl.num_programs(0) > {g.program})",
+        f"tl.device_assert({at} >= 0)", f"tl.assume(tl.num_programs(0) > {g.program})",
     )  # fmt: skip
-    for text in g.random.sample(promised[: 7 if len(g.grid) > 1 else 8], g.random.randint(1, 2)):
+    for text in g.random.sample(promised[: 8 if len(g.grid) > 1 else 9], g.random.randint(1, 2)):
         g.add(text)
     g.define(
         f"tl.load({array} + {at}{g.random.choice(_HINTS)})", shape, dtype, **fill_facts(dtype, g.params[array].fill)
@@ -216,7 +219,7 @@ def rarer_products(g: Generator) -> None:
     g.define(f"tl.dot({x}, {y}{tail})", (m, n), out, **known)
 
 
-@family(0.7)
+@family(0.9)
 def rarer_atomics(g: Generator) -> None:
     """Exchanges under conditions of whole tiles, sums of floats whose old values are used, masks with results."""
     shape, kind = g.shape(g.random.choice((1, 2))), g.random.choice(("cas", "float", "masked", "wide"))
@@ -232,10 +235,8 @@ def rarer_atomics(g: Generator) -> None:
     if kind == "float" and g.in_loop:
         raise Unsuitable
     if kind == "cas":
-        full = "tl.full({0}, {1}, tl.{2})".format(shape_text(shape), "{0}", dtype)
-        g.define(
-            f"tl.atomic_cas({name} + {place}, {full.format(g.random.randint(0, 3))}, {full.format(7)})", shape, dtype
-        )
+        found, put = (f"tl.full({shape_text(shape)}, {n}, tl.{dtype})" for n in (g.random.randint(0, 3), 7))
+        g.define(f"tl.atomic_cas({name} + {place}, {found}, {put})", shape, dtype)
     elif kind == "float":
         operation = g.random.choice(("add", "max", "min", *(["xchg"] if dtype != "float16" else [])))
         known = facts(dtype, 16.0, 1.0, 0.0)
@@ -255,7 +256,7 @@ def rarer_atomics(g: Generator) -> None:
         g.define(f"tl.where({mask}, {old}, 0)", shape, dtype)
 
 
-@family(0.5)
+@family(1.2)
 def rarer_orders(g: Generator) -> None:
     a = g.tile(lambda v: v.is_int and len(v.shape) == 1 and v.numel <= 256 and v.numel & (v.numel - 1) == 0)
     kind = g.random.choice(("topk", "histogram", "merge", "ties"))
@@ -281,7 +282,7 @@ def rarer_orders(g: Generator) -> None:
         raise Unsuitable
 
 
-@family(0.5)
+@family(0.6)
 def items(g: Generator) -> None:
     """One element of a tile of one; a scalar in arithmetic with tiles."""
     a = g.tile(lambda v: v.numel > 1 and v.is_int and len(v.shape) == 1)

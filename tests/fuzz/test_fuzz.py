@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.case import Statement
+from tests.fuzz.coverage import counted, missing
 from tests.fuzz.generator import Profile, generate
 from tests.fuzz.pool import Job, Pool
 from tests.fuzz.products import SPELLINGS as OF_PRODUCTS
@@ -51,6 +52,13 @@ def test_every_spelling_is_drawn_and_agrees(tmp_path: Path) -> None:
     with Pool(2) as pool:
         outcomes = list(pool.run(jobs))
     assert {job.label: found.detail for job, found in outcomes if not found.passed} == {}
+
+
+def test_what_the_language_has_is_drawn() -> None:
+    """Half as often as `python -m tests.fuzz.coverage` asks of more kernels."""
+    count = 800
+    single, _ = counted(range(count))
+    assert missing(single, count, least=0.005) == []
 
 
 @pytest.fixture(scope="module")
