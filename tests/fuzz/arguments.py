@@ -36,8 +36,8 @@ def filled(param: Param, seed: int) -> Array:
     """Contents of an array in memory form.
 
     The recipes: "zeros"; "ints" of the whole range of an integer type, or -8..8 for floats; "quarters", multiples of
-    1/4 in -4..4; "reals" in -4..4; "special", "ints" with NaN, infinities and -0 among them; "extreme", these beside the
-    smallest and largest floats; "sentinel", one value; "ends N" and "near N" for integers, N, or some at and around it.
+    1/4 in -4..4; "reals" in -4..4; "special", "ints" with NaN, infinities and -0 among them; "extreme", these beside
+    the smallest and largest floats; "sentinel", one value; "ends N" and "near N" of integers, N, or some around it.
     """
     rng = np.random.default_rng([seed, zlib.crc32(param.name.encode())])
     type_ = element(param.dtype)

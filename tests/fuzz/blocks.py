@@ -38,7 +38,7 @@ class _Tensor:
 
 
 def _tensor(g: Generator, block: Shape, *, align: int) -> _Tensor:
-    """A tensor around a block, of which rows begin at multiples of `align` elements, the last dim without gaps if so."""
+    """A tensor around a block, whose rows begin at multiples of `align` elements, the last dim without gaps if so."""
     sizes = tuple(max(1, n + g.random.choice((0, 0, 1, -1, n, -(n // 2)))) for n in block)
     order = list(reversed(range(len(block))))
     if align == 1 and g.chance(0.3):

@@ -184,12 +184,17 @@ _COMBINED = (
 )
 
 
+_LARGER = """def larger(a, i, b, j):
+    first = (a > b) | ((a == b) & (i < j))
+    return torch.where(first, a, b), torch.where(first, i, j)"""
+
+
 def combinations(w: Writer) -> None:
     """Scans and reductions by functions of the program, of one value or of two, from either end."""
     rng = w.rng
     function, neutral = rng.choice(_COMBINED)
     w.lines.insert(0, function)
-    w.lines.insert(0, "def larger(a, i, b, j):\n    return torch.where(a >= b, a, b), torch.where(a >= b, i, j)")
+    w.lines.insert(0, _LARGER)
     w.line(1, "for rows in hl.tile(x.size(0)):")
     atoms = ["x[rows, :]", "y[rows, :]", "w[None, :]", "u[rows][:, None].expand(x[rows, :].shape)"]
     value = w.assign(2, f"torch.tanh({w.expression(atoms, 2)}) + 0 * x[rows, :]")
