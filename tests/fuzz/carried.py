@@ -7,7 +7,7 @@ from tests.fuzz.combine import DOTS
 from tests.fuzz.control import change_some
 from tests.fuzz.generator import Generator, family, shape_text
 from tests.fuzz.memory import choose_fill, fill_facts, positions
-from tests.fuzz.values import FLOATS, INTS, Shape, Unsuitable, Value, facts
+from tests.fuzz.values import FLOATS, INTS, TYPES, Shape, Unsuitable, Value, facts
 
 
 def flat(g: Generator, shape: Shape) -> str:
@@ -211,7 +211,8 @@ def kinds_of_counters(g: Generator) -> None:
     name = "tl.range" if hints else "range"
     statement = g.add(f"for {k} in {name}({first}, {last}{step}{hints}):")
     with g.block(statement.body, loop=True):
-        g.scopes[-1].append(Value(k, (), dtype, frozen=True))
+        counted = dtype if TYPES[dtype][1] >= 32 else "int32"  # the step is one
+        g.scopes[-1].append(Value(k, (), counted, frozen=True))
         g.fill(g.random.randint(1, 2))
         g.attempt(lambda: _add_counter(g, k))
         change_some(g, 1)
