@@ -49,6 +49,11 @@ class Decision:
         owners = self.entries.get(key, ())
         return self.config[key][owners.index(owner)] if key in self.config and owner in owners else None
 
+    def option(self, key: str) -> Any:
+        """What the configuration says of the launch of the loop that is emitted; None where it says nothing."""
+        value = self.config.get(key)
+        return value[self.graph] if isinstance(value, list) else value
+
     def add_axis(self, axis: Axis) -> Axis:
         """An axis that a pass makes; its number is `len(axes)`."""
         self.axes.append(axis)

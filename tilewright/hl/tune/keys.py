@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +82,17 @@ class ListKey(Key):
     """A choice per loop, axis, access or extent: a list."""
 
     alias: str = ""
+
+
+class LaunchKey(Key):
+    """An option of launches, which a search chooses for each of the kernel's top-level loops.
+
+    A configuration has one value for all of them, or a list with one for each.
+    """
+
+    def default(self, facts: Facts, at: int, blocks: Sequence[int]) -> Any:
+        """What a loop has with these block sizes, if nothing is said."""
+        return self.fragment(facts, at).default()
 
 
 # --- tiles and loops -------------------------------------------------------------------------------------
@@ -230,21 +242,27 @@ class PidType(Key):
         return EnumFragment(kinds)
 
 
-class NumWarps(Key):
+class NumWarps(LaunchKey):
     """Warps of a program."""
 
     def fragment(self, facts: Facts, at: int) -> Fragment:
-        return PowerOfTwoFragment(1, 32, default_warps(facts))
+        return PowerOfTwoFragment(1, 32, self.default(facts, at, default_blocks(facts)))
+
+    def default(self, facts: Facts, at: int, blocks: Sequence[int]) -> int:
+        return default_warps(facts, facts.graphs[at], blocks)
 
     def on(self, kind: str) -> bool:
         return kind != "cpu"
 
 
-class NumStages(Key):
+class NumStages(LaunchKey):
     """Depth of the software pipeline."""
 
     def fragment(self, facts: Facts, at: int) -> Fragment:
-        return IntegerFragment(1, 8, default_stages(facts))
+        return IntegerFragment(1, 8, self.default(facts, at, default_blocks(facts)))
+
+    def default(self, facts: Facts, at: int, blocks: Sequence[int]) -> int:
+        return default_stages(facts, facts.graphs[at], blocks)
 
     def on(self, kind: str) -> bool:
         return kind != "cpu"
@@ -282,7 +300,7 @@ class EpilogueSubtile(Key):
         return EnumFragment((None, 2, 4)) if facts.has_product() else EnumFragment((None,))
 
 
-class MaxNReg(Key):
+class MaxNReg(LaunchKey):
     """Registers of a thread."""
 
     def fragment(self, facts: Facts, at: int) -> Fragment:
