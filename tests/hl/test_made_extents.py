@@ -161,3 +161,18 @@ def test_extents_that_happen_to_be_equal():
         torch.testing.assert_close(kernel(x, y), x + y)
         with pytest.raises((exc.TorchOpTracingError, AssertionError)):
             kernel(x, torch.randn(10, 21))
+
+
+def test_a_reshape_splits_an_open_size_by_half_of_another():
+    @hl.kernel(static_shapes=False)
+    def kernel(x, y):
+        half = x.size(1) // 2
+        out = torch.empty_like(y)
+        for t in hl.tile(y.size(0)):
+            first, second = hl.split(y[t, :].reshape([t, 2, half]).permute(0, 2, 1))
+            out[t, :] = hl.join(second, first).permute(0, 2, 1).reshape([t, 2 * half])
+        return out
+
+    for n in (64, 32):
+        x, y = torch.randn(3, n), torch.randn(5, n)
+        torch.testing.assert_close(kernel(x, y), torch.cat([y[:, n // 2 :], y[:, : n // 2]], 1))
