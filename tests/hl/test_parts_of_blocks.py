@@ -401,3 +401,21 @@ def test_a_block_size_of_the_program_that_is_no_multiple():
 
     with pytest.raises(exc.InvalidConfig, match="the block size of t is 5"):
         kernel(torch.randn(96))
+
+
+def test_no_block_is_searched_whose_parts_have_no_lanes():
+    def halves_of_rows(x):
+        out = torch.empty_like(x)
+        for t in hl.tile(x.size(0)):
+            for begin in (t.begin, t.begin + t.block_size // 2):
+                rows = begin + hl.arange(t.block_size // 2)
+                out[rows, :] = x[rows, :].softmax(-1)
+        return out
+
+    x = torch.randn(100, 300)
+    kernel = hl.kernel(halves_of_rows)
+    spec = kernel.bind((x,)).config_spec
+    rng = Random(0)
+    assert all(spec.random(rng)["block_sizes"][0] >= 2 for _ in range(20))
+    assert spec.unflatten([choice.fragment.default() for choice in spec.choices])["block_sizes"][0] >= 2
+    torch.testing.assert_close(kernel(x), x.softmax(-1))

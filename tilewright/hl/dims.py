@@ -72,6 +72,7 @@ class Axis:
         wide: whether its indices pass 32 bits.
         backward: whether the last tile comes first.
         multiple: a number that divides the block size: the kernel takes so many lanes together.
+        least: the smallest block size of which the parts that the kernel makes have lanes.
     """
 
     id: int
@@ -89,6 +90,7 @@ class Axis:
     wide: bool = False
     backward: bool = False
     multiple: int = 1
+    least: int = 1
 
     @property
     def parts(self) -> list[tuple[int, Atom]]:

@@ -62,6 +62,9 @@ def _prime(trace: Trace, atom: Atom) -> int:
         if found == atom:
             return prime
     prime = trace.sampling.extent()
-    trace.chosen.has_parts |= part_of(atom) is not None
+    if (found := part_of(atom)) is not None:
+        axis = trace.axes[int(found[0].key)]
+        axis.least = max(axis.least, found[1])
+        trace.chosen.has_parts = True
     trace.factors.add(prime, dataclasses.replace(atom, sample=prime))
     return prime

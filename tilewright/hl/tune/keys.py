@@ -93,6 +93,8 @@ class BlockSizes(ListKey):
     def fragment(self, facts: Facts, at: int) -> Fragment:
         axis = facts.slots[at]
         low, high = bounds(axis)
+        low = 1 << (max(low, axis.least) - 1).bit_length()
+        high = max(low, high)
         if axis.size in uncut_sizes(facts):
             high = max(low, min(high, dividing(facts, axis)))
         if facts.machine.kind != "cpu" and axis.size in product_sizes(facts):
@@ -101,7 +103,6 @@ class BlockSizes(ListKey):
         measured = facts.extent_in_call(axis)  # what a search times; other calls have larger ones, and the default
         if axis.kind == "tile" and measured is not None:
             high = min(high, max(1 << max(0, measured - 1).bit_length(), default, low))
-        low = 1 << (low - 1).bit_length()
         if axis.multiple == 1:
             return PowerOfTwoFragment(low, high, default)
         unit = axis.multiple // (axis.multiple & -axis.multiple)  # its odd factor: powers of two times that

@@ -119,8 +119,8 @@ class ConfigSpec:
         if size is None or size < 2:
             return []
         if choice.key == "block_sizes":
-            multiple = self.facts.slots[choice.at or 0].multiple
-            return [size // 2] if size // 2 % multiple == 0 else []
+            axis = self.facts.slots[choice.at or 0]
+            return [size // 2] if size // 2 >= axis.least and size // 2 % axis.multiple == 0 else []
         return [size // 2 if choice.fragment.holds(size // 2) else None]
 
     def neighbors(self, config: Mapping[str, Any]) -> list[Config]:
