@@ -124,7 +124,8 @@ def equate_in(trace: Trace, message: str) -> None:
         for size in (size for tensor in trace.hosts.values() for size in tensor.shape):
             if isinstance(size, Sym) and named & set(size.atoms()):
                 fix_size(trace, size)
-        for atom in sorted(named, key=lambda atom: atom.written):  # extents that are made of sizes
-            fix_size(trace, Sym.of(atom))
+        for atom in sorted(named, key=lambda atom: atom.written):
+            if ".size(" in atom.text:  # an extent that is made of sizes
+                fix_size(trace, Sym.of(atom))
     for one, other in itertools.combinations([number for number in numbers if number > 1], 2):
         equate(trace, one, other)

@@ -62,9 +62,9 @@ def _prime(trace: Trace, atom: Atom) -> int:
         if found == atom:
             return prime
     prime = trace.sampling.extent()
-    if (found := part_of(atom)) is not None:
-        axis = trace.axes[int(found[0].key)]
-        axis.least = max(axis.least, found[1])
+    if (parts := part_of(atom)) is not None:
+        axis = trace.axes[int(parts[0].key)]
+        axis.least = max(axis.least, parts[1])
         trace.chosen.has_parts = True
     trace.factors.add(prime, dataclasses.replace(atom, sample=prime))
     return prime

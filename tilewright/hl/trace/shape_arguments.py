@@ -17,7 +17,7 @@ SIZES = _names(
 )
 
 # Of those the ones that name extents of their result.
-EXTENTS = _names("view reshape expand broadcast_to unflatten repeat")
+EXTENTS = _names("view reshape expand broadcast_to unflatten repeat select_backward slice_backward")
 
 # Questions about a tensor that are answered without its elements, of host tensors as well.
 QUESTIONS = _names(
