@@ -5,18 +5,15 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-
-if TYPE_CHECKING:
-    from tilewright.hl.language.reference import Reference
 
 LOCAL = threading.local()
 
 
-def running() -> Reference | None:
-    """The reference run of this thread."""
+def running() -> Any:
+    """The `Reference` of this thread's run, or None."""
     return getattr(LOCAL, "reference", None)
 
 
