@@ -249,7 +249,7 @@ class _Degrees:
 def _operand(arg: Any, env: Env) -> Degree:
     if isinstance(arg, Value):
         return env.get(arg.id, FREE)
-    return ZERO if isinstance(arg, int | float) and not isinstance(arg, bool) and arg == 0 else FREE
+    return ZERO if type(arg) in (int, float) and arg == 0 else FREE
 
 
 def _is_constant(degree: Degree) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Value
+from tilewright.hl.passes.decide import check_multiple
 from tilewright.hl.tune.defaults import (
     default_blocks,
     default_group,
@@ -104,6 +105,8 @@ class BlockSizes(ListKey):
     def fragment(self, facts: Facts, at: int) -> Fragment:
         axis = facts.slots[at]
         low, high = bounds(axis)
+        low = 1 << (max(low, axis.least) - 1).bit_length()
+        high = max(low, high)
         if axis.size in uncut_sizes(facts):
             high = max(low, min(high, dividing(facts, axis)))
         if facts.machine.kind != "cpu" and axis.size in product_sizes(facts):
@@ -112,7 +115,11 @@ class BlockSizes(ListKey):
         measured = facts.extent_in_call(axis)  # what a search times; other calls have larger ones, and the default
         if axis.kind == "tile" and measured is not None:
             high = min(high, max(1 << max(0, measured - 1).bit_length(), default, low))
-        return PowerOfTwoFragment(1 << (low - 1).bit_length(), high, default)
+        if axis.multiple == 1:
+            return PowerOfTwoFragment(low, high, default)
+        unit = axis.multiple // (axis.multiple & -axis.multiple)  # its odd factor: powers of two times that
+        low, high, default = (_power_times(unit, max(size, axis.multiple)) for size in (low, high, default))
+        return PowerOfTwoFragment(low, high, default, unit)
 
     def check(self, value: Any, facts: Facts, at: int) -> Any:
         axis = facts.slots[at]
@@ -122,7 +129,13 @@ class BlockSizes(ListKey):
                 f"the block size of {axis.name} is {value!r}",
                 hint=f"block sizes are integers from {low} to {high}",
             )
+        check_multiple(axis, value)
         return value
+
+
+def _power_times(unit: int, size: int) -> int:
+    """The largest power of two times `unit` that is at most `size`, at least `unit`."""
+    return unit << max(0, (size // unit).bit_length() - 1)
 
 
 def bounds(axis: Axis) -> tuple[int, int]:

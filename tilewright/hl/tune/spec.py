@@ -101,12 +101,21 @@ class ConfigSpec:
         ]
         sizes = [at for at, choice in enumerate(self.choices) if choice.key in ("block_sizes", "reduction_loops")]
         while not self._is_small(flat):
-            widest = max((at for at in sizes if (flat[at] or 1) > 1), key=lambda at: flat[at], default=None)
+            widest = max((at for at in sizes if self._shorter(at, flat[at])), key=lambda at: flat[at], default=None)
             if widest is None:
                 break
-            fragment, half = self.choices[widest].fragment, flat[widest] // 2
-            flat[widest] = half if fragment.holds(half) or self.choices[widest].key == "block_sizes" else None
+            flat[widest] = self._shorter(widest, flat[widest])[0]
         return self.unflatten(self._rolled(flat))
+
+    def _shorter(self, at: int, size: int | None) -> list[Any]:
+        """What a size of blocks or chunks may be made so that tiles are smaller; nothing where it cannot."""
+        choice = self.choices[at]
+        if size is None or size < 2:
+            return []
+        if choice.key == "block_sizes":
+            axis = self.facts.slots[choice.at or 0]
+            return [size // 2] if size // 2 >= axis.least and size // 2 % axis.multiple == 0 else []
+        return [size // 2 if choice.fragment.holds(size // 2) else None]
 
     def neighbors(self, config: Mapping[str, Any]) -> list[Config]:
         """The configurations that differ from one by one step of one choice or by its default, or by a tile that is as
