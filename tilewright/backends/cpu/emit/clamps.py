@@ -56,7 +56,7 @@ class Clamps:
             value, at = todo.pop()
             op = defining_op(value)
             plain = _plain(op, at, ev.analysis) if isinstance(op, _CLAMPS) and (value, at) not in self.bounds else None
-            if plain is not None and not (is_quotient(value) and _is_unbounded(op, at, ev.analysis, within)):
+            if plain is not None and not (is_quotient(value) and _is_unbounded(value, at, ev.analysis, within)):
                 self.bounds[value, at] = []
                 self._plain[value] = plain
                 self.analysis.taken_for[value] = as_operand(plain)
@@ -92,9 +92,9 @@ def _plain(op: Operation, index: Index, analysis: AffineAnalysis) -> SSAValue | 
     return right if not isinstance(op, RemSIOp) and analysis.integer(left, index).uniform else None
 
 
-def _is_unbounded(op: Operation, index: Index, analysis: AffineAnalysis, within: Sequence[Form] | None) -> bool:
+def _is_unbounded(value: SSAValue, at: Index, analysis: AffineAnalysis, within: Sequence[Form] | None) -> bool:
     """Whether what is divided is not known to stay some known number below the divisor, or above it."""
-    place, by = (analysis.integer(operand, index) for operand in op.operands)
+    place, by = analysis.operands(value, at)
     below = place.plus(by, Poly.of(-1))
     return within is not None and not any(
         (bound.coords, bound.residual) == (below.coords, below.residual)
