@@ -1,11 +1,12 @@
 """``python -m benchmarks.hl_searches``: hl's search on a GPU against Helion's default search.
 
     python -m benchmarks.hl_searches [--seconds S] [--helion-seconds S] [--helion FOLDER] [--only NAME,...]
-                                     [--effort full] [--out FILE]
+                                     [--effort full] [--helion-effort full] [--ours FILE] [--out FILE]
 
-Each function of `CASES` is searched from nothing by both; then what each found and our default take turns on one GPU,
-the cache of the GPU cleared before each call. Where there are two GPUs Helion searches on the second one meanwhile,
-in a process of its own, and each side has half of the processors. `--helion-seconds 0` leaves Helion out.
+Each function of `CASES` is searched from nothing by both; then what each found, our default, and ours with Helion's
+choice take turns on one GPU, the cache of the GPU cleared before each call. Helion searches in a process of its own,
+after ours; where there are two GPUs on the second one meanwhile, and each side has half of the processors.
+`--helion-seconds 0` leaves Helion out. Rows are written as they come.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +40,10 @@ from tilewright import hl
 
 Arguments = tuple[torch.Tensor, ...]
 Found = dict[str, Any]
+_PATIENCE, _BEGINNING = (
+    1.5,
+    20.0,
+)  # times its seconds that Helion's search may take, and seconds that Helion takes to load
 
 
 def _product(m: int, n: int, k: int) -> Arguments:
@@ -93,95 +99,137 @@ CASES: dict[str, tuple[str, Callable[[], Arguments]]] = {
 # --- Helion's side ----------------------------------------------------------------------------------------
 
 
-def of_helion(theirs: ModuleType, name: str, args: Arguments, seconds: float) -> Found:
+def of_helion(theirs: ModuleType, name: str, seconds: float, effort: str) -> Found:
     """What Helion's search finds, and how long it takes; or why it does not."""
     helion: Any = importlib.import_module("helion")
+    torch.manual_seed(0)
+    function, make = CASES[name]
+    args = make()
     # What it would start to measure in imports Helion anew, without the name that `kernels_for_helion` defines; one
     # candidate that it compiles for its minute would be all that a short search does.
     options = {
+        "autotune_effort": effort,
         "autotune_budget_seconds": int(seconds),
         "autotune_benchmark_subprocess": False,
+        "autotune_ignore_errors": True,  # of one candidate that Triton refuses
         "autotune_compile_timeout": min(60, max(3, int(seconds / 4))),
     }
     begin = time.perf_counter()
     try:
-        best = helion.kernel(getattr(theirs, CASES[name][0]), **options).autotune(args)
+        best = helion.kernel(getattr(theirs, function), **options).autotune(args)
     except Exception as error:  # whatever ends a search of theirs ends one row
-        return {"helion_out": f"{type(error).__name__}: {error}"[:500]}
+        return {"helion_out": f"{type(error).__name__}: {str(error)[-700:]}"}
     return {"helion_seconds": time.perf_counter() - begin, "helion_best": dict(best)}
 
 
 class Beside:
-    """Helion's searches, in a process that has the last GPU and the second half of the processors.
+    """Helion's searches, in a process of their own, which is started anew where it ends or takes too long. Where there
+    are two GPUs it has the last one and the second half of the processors.
 
     Args:
-        names: what is searched, in this order.
         given: what the command line says.
     """
 
-    def __init__(self, names: list[str], given: argparse.Namespace) -> None:
-        cores = sorted(os.sched_getaffinity(0))
-        half = len(cores) // 2
-        self._file = Path(tempfile.mkdtemp(prefix="tilewright-bench-")) / "found"
-        command = [sys.executable, "-m", "benchmarks.hl_searches", "--only", ",".join(names)]
-        command += ["--helion-seconds", str(given.helion_seconds), "--beside", str(self._file)]
-        command += ["--helion", given.helion] if given.helion else []
+    def __init__(self, given: argparse.Namespace) -> None:
+        self._seconds = given.helion_seconds
+        self._folder = Path(tempfile.mkdtemp(prefix="tilewright-bench-"))
+        self._command = [sys.executable, "-m", "benchmarks.hl_searches", "--beside", str(self._folder)]
+        self._command += ["--helion-seconds", str(given.helion_seconds), "--helion-effort", given.helion_effort]
+        self._command += ["--helion", given.helion] if given.helion else []
+        self.meanwhile = torch.cuda.device_count() > 1
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[str]:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(torch.cuda.device_count())))
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": visible.split(",")[-1]}
+        cores = sorted(os.sched_getaffinity(0))
+        half = len(cores) // 2 if self.meanwhile else 0
         os.sched_setaffinity(0, cores[half:])  # which the child inherits
-        self._process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
-        os.sched_setaffinity(0, cores[:half])
+        made = subprocess.Popen(
+            self._command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
+        os.sched_setaffinity(0, cores[:half] or cores)
+        return made
+
+    def ask(self, name: str) -> None:
+        """Have it search."""
+        if self._process.poll() is not None:
+            self._process = self._started()
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{name}\n")
+        self._process.stdin.flush()
 
     def found(self, name: str) -> Found:
         """What it found for a function; waits for that."""
-        while True:
-            lines = self._file.read_text(encoding="utf-8").splitlines() if self._file.exists() else []
-            for row in map(json.loads, lines):
-                if row["kernel"] == name:
-                    return {key: value for key, value in row.items() if key != "kernel"}
+        path, last = self._folder / name, time.monotonic() + _PATIENCE * self._seconds + _BEGINNING
+        while not path.exists():
             if self._process.poll() is not None:
                 return {"helion_out": f"its process ended with status {self._process.returncode}"}
-            time.sleep(0.2)
+            if time.monotonic() > last:
+                self._process.kill()
+                self._process.wait()
+                return {"helion_out": "it was stopped"}
+            time.sleep(0.1)
+        found: Found = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
+    def close(self) -> None:
+        """Make an end of the process."""
+        self._process.kill()
+        self._process.wait()
 
 
-def search_beside(names: list[str], given: argparse.Namespace, theirs: ModuleType) -> None:
-    """Write what Helion finds for each function as soon as it is found."""
-    for name in names:
-        torch.manual_seed(0)
-        row = {"kernel": name, **of_helion(theirs, name, CASES[name][1](), given.helion_seconds)}
-        with given.beside.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, default=str) + "\n")
+def search_beside(given: argparse.Namespace) -> None:
+    """Search for what is asked for, and write what is found to a file of its own."""
+    theirs = kernels_for_helion()
+    assert theirs is not None
+    for line in sys.stdin:
+        name = line.strip()
+        found = json.dumps(of_helion(theirs, name, given.helion_seconds, given.helion_effort), default=str)
+        whole = given.beside / f".{name}"
+        whole.write_text(found, encoding="utf-8")
+        whole.rename(given.beside / name)
 
 
 # --- both -------------------------------------------------------------------------------------------------
 
 
-def race(name: str, given: argparse.Namespace, theirs: ModuleType | None, beside: Beside | None) -> Found:
+def race(name: str, given: argparse.Namespace, beside: Beside | None) -> Found:
     """Both searches of a function and the times of their choices.
 
     Args:
         name: of a case.
         given: what the command line says.
-        theirs: the functions for Helion; None without it.
-        beside: who searches with Helion meanwhile; None for this process.
+        beside: who searches with Helion; None without it.
     """
     torch.manual_seed(0)
     function, make = CASES[name]
     args = make()
     kernel = hl.kernel(getattr(hl_gpu_kernels, function))
-    row = {"kernel": name, **search(kernel, args, given.effort, "", given.seconds)}
+    if beside and beside.meanwhile:
+        beside.ask(name)
+    row = _found_before(given, name) or {"kernel": name, **search(kernel, args, given.effort, "", given.seconds)}
     bound = kernel.bind(args)
-    default = bound.config_spec.default_config()
-    calls = {"ours": hl.Config(**row["best"]), "default": default}
-    functions: dict[str, Any] = {
-        side: functools.partial(bound.compile_config(config), *args) for side, config in calls.items()
-    }
-    if theirs is not None:
-        row |= beside.found(name) if beside else of_helion(theirs, name, args, given.helion_seconds)
+    calls = {"ours": hl.Config(**row["best"]), "default": bound.config_spec.default_config()}
+    if beside is not None:
+        if not beside.meanwhile:
+            beside.ask(name)
+        theirs = _theirs()  # it is loaded while they search
+        row |= beside.found(name)
         if "helion_best" in row:
-            helion: Any = importlib.import_module("helion")
-            other = helion.kernel(getattr(theirs, function), config=helion.Config(**row["helion_best"]))
-            functions["helion"] = functools.partial(other, *args)
+            calls["ours_as_theirs"] = hl.Config(**row["helion_best"])
+    functions: dict[str, Any] = {}
+    for side, config in calls.items():
+        try:
+            functions[side] = functools.partial(bound.compile_config(bound.config_spec.normalize(config)), *args)
+            functions[side]()
+        except Exception as error:  # theirs may be none of ours
+            functions.pop(side, None)
+            row[f"{side}_out"] = f"{type(error).__name__}: {error}"[:500]
+    if "helion_best" in row:
+        helion: Any = importlib.import_module("helion")
+        other = helion.kernel(getattr(theirs, function), config=helion.Config(**row["helion_best"]))
+        functions["helion"] = functools.partial(other, *args)
     times = in_turns(functions, 60)
     row["microseconds"] = {side: 1e6 * seconds for side, seconds in times.items()}
     row["best_of_default"] = times["ours"] / times["default"]
@@ -189,19 +237,38 @@ def race(name: str, given: argparse.Namespace, theirs: ModuleType | None, beside
     return row
 
 
-def rows(names: list[str], given: argparse.Namespace, theirs: ModuleType | None) -> Iterator[Found]:
+_theirs = functools.cache(kernels_for_helion)
+
+
+def _found_before(given: argparse.Namespace, name: str) -> Found:
+    """Our row of a file of results, without what it says of Helion; nothing where there is none."""
+    rows = json.loads(given.ours.read_text(encoding="utf-8"))["rows"] if given.ours else []
+    row = next((row for row in rows if row["kernel"] == name and "best" in row), {})
+    return {key: value for key, value in row.items() if not key.startswith("helion")}
+
+
+def rows(names: list[str], given: argparse.Namespace) -> Iterator[Found]:
     """A row a function; each is printed."""
-    beside = Beside(names, given) if theirs is not None and torch.cuda.device_count() > 1 else None
+    beside = Beside(given) if given.helion_seconds else None
     for name in names:
-        row = race(name, given, theirs, beside)
+        try:
+            row = race(name, given, beside)
+        except Exception as error:  # one row is lost
+            traceback.print_exc()
+            yield {"kernel": name, "out": f"{type(error).__name__}: {error}"[:500], "of_helion": None}
+            continue
         times = ", ".join(f"{side} {value:.1f}" for side, value in row["microseconds"].items())
+        first, other = row["first_after"] or math.nan, row.get("helion_seconds", math.nan)
         of_helion = f"{row['of_helion']:.3f}" if row["of_helion"] else row.get("helion_out", "-")
         print(
-            f"{name}: {row['configurations']} tried in {row['seconds']:.1f} s ({row['a_second']:.1f}/s), us: {times}, "
+            f"{name}: {row['configurations']} tried in {row['seconds']:.1f} s ({row['a_second']:.1f}/s, the first "
+            f"after {first:.1f} s), Helion in {other:.1f} s, us: {times}, "
             f"best of default {row['best_of_default']:.3f}, of Helion {of_helion}",
             flush=True,
         )
         yield row
+    if beside:
+        beside.close()
 
 
 def main() -> None:
@@ -209,20 +276,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="hl's search on a GPU against Helion's.")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--helion-seconds", type=float, default=600.0)
+    parser.add_argument("--helion-effort", default="full", choices=["quick", "full"])
+    parser.add_argument("--ours", type=Path, help="a file of --out; what our searches found there is raced again")
     parser.add_argument("--helion", metavar="FOLDER", help="where Helion is, if not installed")
     parser.add_argument("--only", default=",".join(CASES))
     parser.add_argument("--effort", default="full", choices=["quick", "full"])
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--beside", type=Path, help=argparse.SUPPRESS)  # where another process reads what is found
+    parser.add_argument("--beside", type=Path, help=argparse.SUPPRESS)  # a folder for what is found
     given = parser.parse_args()
     if given.helion:
         sys.path.append(given.helion)
-    theirs = kernels_for_helion() if given.helion_seconds else None
-    names, found = given.only.split(","), []
-    if given.beside and theirs is not None:
-        search_beside(names, given, theirs)
+    if given.beside:
+        search_beside(given)
         return
-    for row in rows(names, given, theirs):
+    found = []
+    for row in rows(given.only.split(","), given):
         found.append(row)
         if given.out:
             command = " ".join(["python -m benchmarks.hl_searches", *sys.argv[1:]])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -184,3 +187,111 @@ def test_constants_of_other_kinds(kernel, given, said) -> None:
     with pytest.raises(TilewrightError) as caught:
         kernel[(1,)](np.zeros(4, np.float32), given)
     assert said in str(caught.value)
+
+
+@tilewright.jit
+def averages(p):
+    tl.store(p, tl.load(p + tl.arange(0, 4)).mean())
+
+
+@tilewright.jit
+def draws(p):
+    tl.store(p, tl.random(0, 0))
+
+
+@tilewright.jit
+def converts(p):
+    tl.store(p, tl.load(p).astype(tl.float16))
+
+
+@tilewright.jit
+def does_not_call(p):
+    tl.store(p + tl.program_id * 4, 1.0)
+
+
+@tilewright.jit
+def asks_a_pointer(p):
+    tl.store(p, p.shape[0])
+
+
+@tilewright.jit
+def has_not_imported(p):
+    tl.store(p, colorsys.ONE_THIRD)  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        (averages, "write tl.sum(x, axis) / n"),
+        (draws, "write tl.rand(seed, offsets)"),
+        (converts, "write x.to(tl.float32)"),
+        (does_not_call, "call it: program_id(...)"),
+        (asks_a_pointer, "pass sizes as parameters"),
+        (has_not_imported, "import colorsys in the module"),
+    ],
+)
+def test_hints_of_a_student(kernel, said) -> None:
+    with pytest.raises(TilewrightError) as caught:
+        kernel[(1,)](np.zeros(4, np.float32))
+    assert said in str(caught.value)
+
+
+@tilewright.jit
+def returns_a_tile(p):
+    i = tl.arange(0, 4)
+    return tl.load(p + i)  # here
+
+
+def test_the_return_of_a_kernel_is_pointed_at() -> None:
+    with pytest.raises(TilewrightError, match="a kernel returns nothing") as caught:
+        returns_a_tile[(1,)](np.zeros(4, np.float32))
+    assert "return tl.load(p + i)  # here" in caught.value.location.source_line()
+
+
+@tilewright.jit
+def two_conditions(p, n):
+    i = tl.arange(0, 16)
+    tl.store(p + i, 1.0, mask=i < n & i > 3)
+
+
+@tilewright.jit
+def between(p, n):
+    i = tl.arange(0, 16)
+    tl.store(p + i, 1.0, mask=(0 < (i & 7) < n) & (i < 16))
+
+
+def test_conditions_without_brackets_are_told(recwarn) -> None:
+    """`i < n & i > 3` is `i < (n & i) < 3`, in Python as here; NumPy refuses it, as it chains by truth."""
+    between[(1,)](np.zeros(16, np.float32), 5)
+    assert not [one for one in recwarn if "goes before" in str(one.message)]
+    with pytest.warns(UserWarning, match="this compares with n & i; write"):
+        two_conditions[(1,)](np.zeros(16, np.float32), 9)
+
+
+def test_functions_of_the_language_on_the_host() -> None:
+    for call in (lambda: tl.sum(np.zeros(4)), lambda: tl.arange(0, 4)):
+        with pytest.raises(TilewrightError, match="only inside a @jit kernel") as caught:
+            call()
+        assert "decorated with @tilewright.jit" in caught.value.hint
+    with pytest.raises(TilewrightError) as caught:
+        tl.cdiv(5, 2)
+    assert "tilewright.cdiv" in caught.value.hint
+
+
+COMMAND = """
+import numpy as np, tilewright, tilewright.language as tl
+@tilewright.jit
+def one(p):
+    tl.store(p, 1.0)
+p = np.zeros(1, np.float32)
+one[(1,)](p)
+assert p[0] == 1
+"""
+
+
+def test_a_kernel_of_a_command() -> None:
+    """Before Python 3.13 nobody keeps the text of `python -c`, but its arguments."""
+    subprocess.run([sys.executable, "-c", COMMAND], check=True)
+    made = subprocess.run([sys.executable, "-"], input=COMMAND, capture_output=True, text=True, check=False)
+    assert "reads from a pipe or a prompt" in made.stderr and "site-packages" not in made.stderr
+    assert made.stderr.count("  File ") == 1  # of the program alone

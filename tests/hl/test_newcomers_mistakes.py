@@ -252,3 +252,108 @@ def test_a_global_variable():
                 x[tile] = 0
 
     assert "return what is new" in caught.value.hint and "global total_of_all" in caught.value.location.source_line()
+
+
+def kernel_of(operation):
+    """A kernel that puts what `operation` makes of a row into its place."""
+
+    @hl.kernel
+    def rows(y):
+        out = torch.empty_like(y)
+        for tile in hl.tile(y.size(0)):
+            out[tile, :] = operation(y[tile, :])  # here
+        return out
+
+    return rows
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda row: torch.nn.functional.layer_norm(row, [5]),
+        lambda row: torch.nn.functional.layer_norm(row, [3, 6]),
+        lambda row: row + row.topk(7, 1).values[:, :1],
+        lambda row: row + row.kthvalue(7, 1).values[:, None],
+        lambda row: row + row.select(1, 9)[:, None],
+        lambda row: row + torch.linalg.vector_norm(row, dim=4),
+        lambda row: row.clamp(),
+    ],
+    ids=["layer_norm", "layer_norm of more dimensions", "topk", "kthvalue", "select", "vector_norm", "clamp"],
+)
+def test_what_pytorch_refuses_is_refused(operation):
+    """Operations that are written with others were taken as they are: a layer norm of 5 of 6 columns had a result."""
+    y = torch.randn(8, 6)
+    with pytest.raises((RuntimeError, IndexError)):
+        operation(y)
+    with pytest.raises(hl.exc.Error) as caught:
+        kernel_of(operation)(y)
+    assert caught.value.location is not None and "# here" in caught.value.location.source_line()
+
+
+@hl.kernel
+def beyond_its_dimensions(x):
+    out = torch.empty_like(x)
+    for tile in hl.tile(x.size(1)):  # here
+        out[tile] = x[tile]
+    return out
+
+
+@hl.kernel
+def sum_from_a_number(x):
+    out = torch.empty_like(x)
+    for rows in hl.tile(x.size(0)):
+        total = 0
+        for columns in hl.tile(x.size(0)):
+            total += x[rows][:, None] * x[columns]  # here
+        out[rows] = total
+    return out
+
+
+@hl.kernel
+def shape_without_brackets(x):
+    out = torch.empty_like(x)
+    for tile in hl.tile(x.size(0)):
+        out[tile] = hl.zeros(tile, tile)  # here
+    return out
+
+
+@hl.kernel
+def loop_over_a_tile(x):
+    out = torch.empty_like(x)
+    for tile in hl.tile(x.size(0)):
+        for i in tile:  # here
+            out[i] = x[i]
+    return out
+
+
+@hl.kernel
+def block_of_a_fraction(x):
+    out = torch.empty_like(x)
+    for tile in hl.tile(x.size(0), block_size=2.5):  # here
+        out[tile] = x[tile]
+    return out
+
+
+@hl.kernel
+def misspelt_keyword(x):
+    out = torch.empty_like(x)
+    for tile in hl.tile(x.size(0), block_sizes=[4]):  # here
+        out[tile] = x[tile]
+    return out
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind", "instead"),
+    [
+        (beyond_its_dimensions, hl.exc.RankMismatch, "counted from 0"),
+        (sum_from_a_number, hl.exc.ShapeMismatch, "hl.zeros("),
+        (shape_without_brackets, hl.exc.InvalidAPIUsage, "one list"),
+        (loop_over_a_tile, hl.exc.TorchOpTracingError, "hl.grid"),
+        (block_of_a_fraction, hl.exc.IncorrectTileUsage, "positive integers"),
+        (misspelt_keyword, hl.exc.InvalidAPIUsage, "block_size"),
+    ],
+)
+def test_a_mistake_of_a_researcher(kernel, kind, instead):
+    with pytest.raises(kind) as caught:
+        kernel(torch.randn(20))
+    assert instead in (caught.value.hint or "") and "# here" in caught.value.location.source_line()

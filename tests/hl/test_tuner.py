@@ -23,9 +23,9 @@ from tilewright import hl, testing
 from tilewright.compile import forks as children
 from tilewright.hl.tune import journal, pools, strategies, workers
 from tilewright.hl.tune.bench import Bench, Subject
-from tilewright.hl.tune.driver import Driver, is_faster
+from tilewright.hl.tune.driver import Driver
 from tilewright.hl.tune.journal import Journal
-from tilewright.hl.tune.outcomes import Compiled, Failed, Job, Plan, Timed
+from tilewright.hl.tune.outcomes import Compiled, Failed, Job, Plan, Timed, is_faster
 from tilewright.hl.tune.progress import Progress
 from tilewright.hl.tune.strategies import Space
 from tilewright.launch.asynchronous import active
@@ -449,9 +449,12 @@ def test_half_of_a_pattern_has_shapes_that_were_not_tried_near_the_best_of_each_
 
 def test_without_scikit_learn_a_full_search_says_what_it_does(monkeypatch, capsys):
     monkeypatch.setattr(strategies, "has_trees", lambda: False)
-    driver, best = searched(Formula(bowl), "full", autotune_budget_seconds=6, autotune_log_level=1)
+    driver, best = searched(Formula(bowl), "full", autotune_budget_seconds=30, autotune_log_level=1)
     driver.report(best)
     assert "tilewright[tuning]" in capsys.readouterr().err
+    driver, best = searched(Formula(bowl), "full", autotune_budget_seconds=6, autotune_log_level=1)
+    driver.report(best)  # it would not have had the time to load it
+    assert "tilewright[tuning]" not in capsys.readouterr().err
 
 
 def test_a_full_search_says_what_each_key_of_the_winner_is_worth(capsys):
@@ -474,6 +477,19 @@ def test_the_default_stays_unless_something_is_surely_faster():
     level = tuple(1 + 0.01 * (at % 3) for at in range(20))
     assert not is_faster(Timed(level, level[::-1])) and is_faster(Timed(tuple(0.9 * ms for ms in level), level))
     assert not is_faster(Timed((0.5, 1.1), (1.0, 1.0)))
+
+
+@pytest.mark.parametrize("factor, wins", [(0.995, False), (0.5, True)])
+def test_where_there_is_no_time_for_a_last_race_the_default_stays_unless_something_was_surely_faster(factor, wins):
+    class Late(Formula):
+        def submit(self, job):
+            if not job.plan or job.plan.drop:  # the last race drops nobody
+                super().submit(job)
+
+    default = SPEC.default_config()
+    late = Late(lambda config: 1.0 if config == default else factor, noise=0.02)
+    driver, best = searched(late, autotune_budget_seconds=3)
+    assert (best != default) == wins and min(driver.times, key=driver.times.get) != default
 
 
 def test_where_the_default_fails_others_win():

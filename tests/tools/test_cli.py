@@ -398,3 +398,8 @@ def test_report_refuses_an_unknown_check_ahead_of_the_run(tmp_path):
     result = _invoke("report", str(tmp_path / "program.py"), "-c", "nothing")
     assert result.exit_code == 1
     assert "there is no check 'nothing'" in result.output
+
+
+def test_explain_without_a_signature_names_the_parameters(cache, file):
+    made = CliRunner().invoke(cli.main, ["explain", f"{file}:add"])
+    assert made.exit_code != 0 and "has 0 entries" in made.output and '--signature "*fp32, i32, 128"' in made.output

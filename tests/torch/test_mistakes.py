@@ -21,7 +21,8 @@ import tilewright.torch as tt
 from tests.meta.sources import ROOT
 from tests.torch import kernels
 from tests.torch.kernels import pair
-from tilewright.base.errors import ArgumentError, DeviceError, UnsupportedError
+from tilewright import hl
+from tilewright.base.errors import ArgumentError, DeviceError, GradientError, UnsupportedError
 from tilewright.torch.triton_op import TileOp
 
 Function = Callable[..., Any]
@@ -321,3 +322,34 @@ def test_strides_are_what_the_kernel_was_given() -> None:
         ours, theirs = torch.zeros(12, 20), torch.zeros(12, 20)
         assert torch.equal(torch.compile(f, backend=backend, fullgraph=True)(ours), f(theirs))
         assert torch.equal(ours, theirs) and ours.flatten()[:100].sum() == 100
+
+
+# --- transforms of torch.func -----------------------------------------------------------------------------------------
+
+
+def test_operators_are_refused_where_torch_func_differentiates() -> None:
+    """A tangent was 0, and PyTorch's own error of `grad` speaks of what nobody has written."""
+    x, y = pair()
+    for transform in (
+        lambda: torch.func.grad(lambda v: kernels.add2(v, y).sum())(x),
+        lambda: torch.func.vjp(kernels.add2, x, y),
+        lambda: torch.func.jvp(kernels.add2, (x, y), (x, y)),
+    ):
+        with pytest.raises(GradientError, match="where a transform of torch.func differentiates"):
+            transform()
+    assert torch.equal(torch.func.functionalize(kernels.add2)(x, y), kernels.add2(x, y))
+
+
+def test_a_nested_tensor_is_refused() -> None:
+    @hl.kernel
+    def squared(x):
+        out = torch.empty_like(x)
+        for tile in hl.tile(x.size()):
+            out[tile] = x[tile] * x[tile]
+        return out
+
+    nested = torch.nested.nested_tensor([torch.rand(2, 3), torch.rand(4, 3)], layout=torch.jagged)
+    with pytest.raises(hl.exc.UnsupportedPythonType, match="nested tensor"):
+        squared(nested)
+    x = torch.rand(4, 5)
+    assert torch.equal(torch.func.functionalize(squared)(x), x * x)

@@ -77,6 +77,26 @@ def test_a_copy_of_an_autotuner_searches_for_itself():
     assert len(twin.cache) == 1 and not tuned.cache
 
 
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_of_an_autotuner_after_launches_launches_by_itself(copied):
+    """Machine code makes the original's launches, and has its choices; the copy knows these, and makes others."""
+    tuned = tilewright.autotune(BLOCKS, key=["n"], **QUICK)(double)
+    kept = tuned[grid_of(100)]
+    for _ in range(3):
+        launch_double(tuned)
+    twin = copied(tuned)
+    assert twin.cache == tuned.cache and twin.best_config == tuned.best_config
+    twin.cache, chosen = dict.fromkeys(tuned.cache, BLOCKS[0]), tuned.best_config
+    tuned.best_config = twin.best_config = None
+    for _ in range(3):
+        launch_double(twin)
+    assert twin.best_config == BLOCKS[0] and tuned.best_config is None
+    for launch in (tuned[grid_of(100)], kept):
+        tuned.best_config = twin.best_config = None
+        launch(np.zeros(100, np.float32), np.zeros(100, np.float32), 100)
+        assert tuned.best_config == chosen and twin.best_config is None
+
+
 def test_the_key_is_made_of_the_key_arguments_and_the_dtypes():
     searches = []
     tuned = tilewright.autotune(BLOCKS, key=["n"], do_bench=lambda call, quantiles: searches.append(0) or [1, 1, 1])(

@@ -307,6 +307,24 @@ def test_files_of_two_machines_are_merged(tmp_path):
     assert mine.load("a", 1) == [[5.0, 4.0, 6.0]]
 
 
+def _store_twenty(path, who):
+    for at in range(20):
+        TuningResults(path, {"kernel": "k"}).store(f"{who}-{at}", {"key": []}, [({"BLOCK": 16}, [1.0, 0.9, 1.1])])
+
+
+def test_processes_that_tune_one_kernel_at_once_lose_no_result(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    path = tmp_path / "tuning" / "k.json"
+    processes = [context.Process(target=_store_twenty, args=(path, who)) for who in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert all(process.exitcode == 0 for process in processes)
+    assert len(json.loads(path.read_text())["results"]) == 80
+    assert [file.name for file in path.parent.glob("*.json")] == ["k.json"]
+
+
 # --- measuring elsewhere ------------------------------------------------------------------------------------
 
 

@@ -11,8 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic
 
-from tilewright.base.callable import P
-from tilewright.base.errors import OutsideKernelError
+from tilewright.base.callable import P, outside
 from tilewright.base.naming import package
 from tilewright.base.target import Target
 
@@ -83,7 +82,7 @@ def pop_emitter() -> None:
 def active_emitter(name: str) -> Any:
     """The emitter of the kernel being interpreted."""
     if not _ACTIVE:
-        raise OutsideKernelError(f"tl.{name} can be called only inside a @jit kernel")
+        raise outside(name)
     return _ACTIVE[-1]
 
 

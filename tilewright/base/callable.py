@@ -106,10 +106,20 @@ def are_block_functions_run() -> bool:
     return bool(_runners)
 
 
+def outside(name: str) -> OutsideKernelError:
+    """The error of a call of a function of the language where no kernel runs."""
+    hint = "call it in a function that is decorated with @tilewright.jit and launched, function[grid](...)"
+    if name in ("cdiv", "next_power_of_2"):
+        hint = f"outside of kernels write tilewright.{name}(...)"
+    return OutsideKernelError(f"tl.{name} can be called only inside a @jit kernel", hint=hint)
+
+
 def call_outside_kernel(fn: BlockFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run `fn` through the interpreter that is active, or explain that none is."""
     if _runners:
         return _runners[-1](fn, args, kwargs)
+    if fn.fn.__globals__.get("__name__", "").startswith("tilewright.language."):
+        raise outside(fn.fn.__name__)
     raise OutsideKernelError(
         f"Cannot call @jit'd function {fn.fn.__qualname__} outside of the scope of a kernel",
         hint=f"launch it as {fn.fn.__name__}[grid](...)",

@@ -284,6 +284,21 @@ def _read_plain(path: Path) -> tuple[bytes, os.stat_result]:
         return file.read(status.st_size + 1), status
 
 
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock that a file stands for; one process or thread at a time has it. The file stays.
+
+    Who waits too long, or where files cannot be locked, goes on without.
+    """
+    handle = _locked(path)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            system.this().unlock(handle)
+            os.close(handle)
+
+
 def _locked(path: Path) -> int | None:
     """A file that this process and thread has locked, in a folder that is made if it is missing; None if it cannot."""
     try:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tilewright import language
 from tilewright.base.callable import BlockFunction
+from tilewright.base.errors import LanguageTypeError
 from tilewright.frontend.source import KernelSource
 from tilewright.language.extra import libdevice
 from tilewright.ops.builtin import METHODS, Builtin
@@ -27,8 +29,20 @@ _OTHER_NAMES = {
 _ATTRIBUTES_OF_TORCH = {
     "size": "x.shape[0]", "dim": "len(x.shape)", "ndim": "len(x.shape)", "nelement": "x.numel", "t": "x.T",
     "float": "x.to(tl.float32)", "half": "x.to(tl.float16)", "double": "x.to(tl.float64)", "int": "x.to(tl.int32)",
+    "astype": "x.to(tl.float32)",
     "long": "x.to(tl.int64)", "bool": "x != 0", "unsqueeze": "x[:, None]", "squeeze": "x.reshape(shape)",
 }  # fmt: skip
+_WRITTEN_OUT = {
+    "mean": "tl.sum(x, axis) / n", "average": "tl.sum(x, axis) / n", "norm": "tl.sqrt(tl.sum(x * x, axis))",
+    "var": "tl.sum(d * d, axis) / n of d = x - mean", "std": "tl.sqrt(tl.sum(d * d, axis) / n) of d = x - mean",
+    "any": "tl.max(x, axis) != 0", "all": "tl.min(x, axis) != 0", "random": "tl.rand(seed, offsets)",
+}  # fmt: skip
+OPERATORS: dict[type[ast.AST], str] = {
+    ast.MatMult: "write tl.dot(a, b)",
+    ast.In: "compare with each value, or test constants only",
+    ast.NotIn: "compare with each value, or test constants only",
+}
+NO_SHAPE = "pointers and single numbers have no shape: pass sizes as parameters"
 _LIST_METHODS = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"})
 
 
@@ -45,7 +59,7 @@ def function_hint(name: str) -> str | None:
             return f"write tl.{known}(...)"
         if isinstance(getattr(libdevice, known, None), Builtin):
             return f"write tl.extra.libdevice.{known}(...)"
-    return None
+    return f"write {_WRITTEN_OUT[name]}" if name in _WRITTEN_OUT else None
 
 
 def tensor_hint(name: str) -> str | None:
@@ -75,10 +89,37 @@ def power_hint(exponent: Any) -> str:
     return "multiply, or write tl.extra.libdevice.pow(x, y), which takes floats, negative ones too"
 
 
+def refuse_functions(sign: str, operands: Sequence[Any]) -> None:
+    """Raise where a function of the language is an operand, as in ``tl.program_id * BLOCK``.
+
+    Raises:
+        LanguageTypeError: one is, and the operator is no comparison.
+    """
+    for called in operands:
+        if sign not in ("==", "!=") and isinstance(called, (Builtin, BlockFunction)):
+            name = called.fn.__name__
+            raise LanguageTypeError(f"an operand of {sign} is the function {name}", hint=f"call it: {name}(...)")
+
+
+def warn_of_precedence(frame: Any, node: ast.Compare) -> None:
+    """Speak of `i < n & j < m`, which is `i < (n & j) < m`."""
+    for before, item in zip([node.left, *node.comparators], node.comparators[:-1]):
+        if not isinstance(item, ast.BinOp) or not isinstance(item.op, (ast.BitAnd, ast.BitOr)):
+            continue
+        if "(" in frame.source.text_between(before, item):
+            continue
+        sign, text = "&" if isinstance(item.op, ast.BitAnd) else "|", ast.unparse(item)
+        frame.at(node)
+        frame.builder.warn(
+            f"{sign} goes before comparisons in Python: this compares with {text}; "
+            f"write (a < b) {sign} (c < d) for two conditions, or ({text}) if it is meant"
+        )
+
+
 def call_hint(fn: Any) -> str | None:
     """What to write instead of a call of a Python function."""
     module = (getattr(fn, "__module__", None) or "").partition(".")[0]
-    name = getattr(fn, "__name__", "")
+    name = getattr(fn, "__name__", "").rpartition(".")[2]
     if isinstance(fn, types.FunctionType) and module not in ("numpy", "torch"):
         return (
             f"decorate `{name}` with @tilewright.jit to call it in a kernel, or with @tilewright.constexpr_function "

@@ -7,6 +7,7 @@ def add(x, y, n, B: constexpr)      tt.func public @add(%x: !tt.ptr<f32>, %y: !t
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -137,10 +138,16 @@ def build_module(
     if made.result is not NOTHING:
         raise CompilationError(
             f"a kernel returns nothing, but {fn.fn.__name__} returns {type_text(made.result)}",
-            source.location(source.tree),
+            source.location(_returns(source.tree)),
             hint="store results through a pointer parameter with tl.store",
         )
     return BuiltKernel(module, symbol, tuple(params), tuple(messages))
+
+
+def _returns(tree: ast.FunctionDef) -> ast.AST:
+    """The statement by which a function returns something."""
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Return) and node.value is not None)
+    return next(found, tree)
 
 
 def _innermost(compilation: Compilation) -> Any:

@@ -22,7 +22,7 @@ from tilewright.base import dtypes
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
 from tilewright.base.naming import home_of
-from tilewright.frontend.advice import attribute_hint, power_hint, tensor_hint
+from tilewright.frontend import advice
 from tilewright.frontend.frame import Frame, visit, visits
 from tilewright.frontend.records import record_fields
 from tilewright.frontend.scopes import lookup
@@ -200,11 +200,6 @@ _SIGNS: dict[type[ast.AST], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.USub: "-",
     ast.UAdd: "+", ast.Invert: "~", ast.In: "in", ast.NotIn: "not in",
 }  # fmt: skip
-_INSTEAD: dict[type[ast.AST], str] = {
-    ast.MatMult: "write tl.dot(a, b)",
-    ast.In: "compare with each value, or test constants only",
-    ast.NotIn: "compare with each value, or test constants only",
-}
 
 
 @visits(ast.BinOp)
@@ -231,7 +226,7 @@ def _is_operand(value: Any) -> bool:
 
 def _no_operator(kind: type[ast.AST], *operands: Any) -> LanguageTypeError:
     kinds = " and ".join(f"'{type_text(v)}'" for v in operands)
-    hint = power_hint(operands[-1]) if kind is ast.Pow else _INSTEAD.get(kind)
+    hint = advice.power_hint(operands[-1]) if kind is ast.Pow else advice.OPERATORS.get(kind)
     if any(unwrap(operand) is None for operand in operands):
         hint = "an argument that may be None is asked for first: if x is not None"
     return LanguageTypeError(f"unsupported operand type(s) for {_SIGNS.get(kind, kind.__name__)}: {kinds}", hint=hint)
@@ -249,6 +244,7 @@ def _static(kind: type[ast.AST], *operands: Any) -> Any:
         raise LanguageTypeError(
             f"{_SIGNS[kind]} of tuples takes compile-time values only", hint="compare the items: a[0] == b[0]"
         )
+    advice.refuse_functions(_SIGNS[kind], operands)
     values = [v if isinstance(v, builtins.tuple) else unwrap(v) for v in operands]
     if kind in (ast.Eq, ast.NotEq) and isinstance(values[0], builtins.tuple):
         values = [unwrap(v) for v in values]
@@ -277,6 +273,7 @@ def _compare(frame: Frame, node: ast.Compare) -> Any:
     """Comparisons; ``a < b < c`` is ``a < b and b < c`` with `b` computed once."""
     result: Any = None
     left = visit(frame, node.left)
+    advice.warn_of_precedence(frame, node)
     for op, item in zip(node.ops, node.comparators, strict=True):
         right = visit(frame, item)
         part = compare(frame, node, op, left, right)
@@ -375,7 +372,7 @@ def attribute(frame: Frame, node: ast.AST, value: Any, name: str) -> Any:
     except AttributeError:
         written = ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
         what = written if written and not written[0].isdigit() else type_text(value)
-        raise LanguageTypeError(f"{what} has no attribute '{name}'", hint=attribute_hint(value, name)) from None
+        raise LanguageTypeError(f"{what} has no attribute '{name}'", hint=advice.attribute_hint(value, name)) from None
     return wrap(found)
 
 
@@ -436,7 +433,9 @@ def _tensor_attribute(frame: Frame, node: ast.AST, value: tensor, name: str) -> 
         frame.at(node)
         return METHODS["trans"].fn(frame.builder, value)
     if name.startswith("_") or name in ("block_shape", "handle") or not hasattr(value, name):
-        raise LanguageTypeError(f"a tensor of type {value.type} has no attribute '{name}'", hint=tensor_hint(name))
+        raise LanguageTypeError(
+            f"a tensor of type {value.type} has no attribute '{name}'", hint=advice.tensor_hint(name)
+        )
     shared = getattr(tensor, name)  # library functions of the language are attributes of the class
     return Method(shared, value) if isinstance(shared, (BlockFunction, Builtin)) else wrap(getattr(value, name))
 
@@ -474,7 +473,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Any:
     try:
         return wrap(holder[index if isinstance(index, slice) else unwrap(index)])
     except (IndexError, KeyError) as error:
-        raise LanguageValueError(f"index {unwrap(index)!r} is out of range for {type_text(value)}") from error
+        said, shapeless = f"index {unwrap(index)!r} is out of range for {type_text(value)}", holder == ()
+        raise LanguageValueError(said, hint=advice.NO_SHAPE if shapeless else None) from error
 
 
 # --- comprehensions, text -----------------------------------------------------------------------------------

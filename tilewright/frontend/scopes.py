@@ -11,6 +11,7 @@ import ast
 import builtins
 import difflib
 import enum
+import sys
 import types
 from collections.abc import Iterable
 from typing import Any
@@ -111,6 +112,10 @@ def _suggestion(scope: Scope, source: KernelSource, name: str) -> str:
     if hasattr(builtins, name):
         known = ", ".join(PYTHON_BUILTINS)
         return f"Python's `{name}` cannot be used in a kernel; available builtins are {known}"
+    if name in sys.stdlib_module_names:
+        return (
+            f"import {name} in the module of the kernel, for constants; functions of tiles are those of tl: tl.exp(x)"
+        )
     names = [*scope.values, *source.closure, *source.globals, *PYTHON_BUILTINS]
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean `{close[0]}`?" if close else f"define `{name}` in the kernel or pass it as a parameter"

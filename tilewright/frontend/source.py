@@ -8,10 +8,12 @@ positions in the file: nothing is dedented before parsing.
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import inspect
 import itertools
 import linecache
+import sys
 import textwrap
 import types
 from collections.abc import Iterator, Mapping
@@ -89,9 +91,12 @@ class KernelSource:
         # `linecache` replaces the list when the file changes; this one stays as it is
         self._lines = linecache.getlines(self.file, self.globals)
         if len(self._lines) < self._start:
+            self._lines = _command(code)
+        if len(self._lines) < self._start:
             raise LanguageValueError(
                 f"the source of {self.name} cannot be read: {self.file!r} is not a file",
-                hint="put the kernel into a .py file (or a notebook cell): its source text is what is compiled",
+                hint="put the kernel into a .py file or a notebook cell: its source text is what is compiled, and "
+                "Python keeps none of what it reads from a pipe or a prompt, or is given by exec()",
             )
 
     @cached_property
@@ -136,6 +141,14 @@ class KernelSource:
         """Line `number` (1-based) of the file, as it was when the function was defined."""
         return self._lines[number - 1].rstrip("\n") if 0 < number <= len(self._lines) else ""
 
+    def text_between(self, before: ast.expr, behind: ast.expr) -> str:
+        """What stands between two expressions: an operator, and brackets."""
+        first, last = (before.end_lineno or 0) + self.line_offset, behind.lineno + self.line_offset
+        lines = [self.line(number).encode() for number in range(first, last + 1)]
+        lines[-1] = lines[-1][: behind.col_offset]
+        lines[0] = lines[0][before.end_col_offset :]
+        return b"\n".join(lines).decode(errors="ignore")
+
     def location(self, node: ast.AST, caller: Location | None = None) -> Location:
         """The place of an AST node of this function, reached from `caller`."""
         row = getattr(node, "lineno", self.tree.lineno)
@@ -154,6 +167,22 @@ class KernelSource:
 def place_of_ours(function: str, file: str, line: int) -> str:
     """A line of Tilewright itself, named from the folder of the package on."""
     return f"{function} (tilewright{file.rpartition('tilewright')[2]}:{line})"
+
+
+def _command(code: types.CodeType) -> list[str]:
+    """The lines of `python -c TEXT`, if `code` is a part of it; before 3.13 Python does not keep them."""
+    arguments = sys.orig_argv
+    if code.co_filename != "<string>" or "-c" not in arguments[:-1]:
+        return []
+    text = arguments[arguments.index("-c") + 1]
+    with contextlib.suppress(SyntaxError):
+        waiting = [compile(text, "<string>", "exec", dont_inherit=True)]
+        while waiting:
+            held = [part for part in waiting.pop().co_consts if isinstance(part, types.CodeType)]
+            if code in held:
+                return text.splitlines(keepends=True)
+            waiting += held
+    return []
 
 
 def _indentation(line: str) -> int:

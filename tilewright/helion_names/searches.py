@@ -31,7 +31,7 @@ class Search:
         self._strategy = self._made()
 
     def _made(self) -> strategies.Strategy:
-        return strategies.named(self._name, "full")[0]
+        return strategies.named(self._name)[0]
 
     def propose(self, space: strategies.Space, times: strategies.Times, count: int) -> Sequence[Config]:
         """Candidates to try next; see `tilewright.hl.tune.strategies.Strategy`."""

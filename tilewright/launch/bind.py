@@ -266,10 +266,12 @@ class Binder:
         def missed(grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
             generation = self._generation
             try:
-                launched = self._in_python(grid, *args, **kwargs)
-            except Exception as error:
-                if isinstance(error, TypeError):
+                try:
+                    launched = self._in_python(grid, *args, **kwargs)
+                except TypeError:
                     self._check_signature(args, kwargs)
+                    raise
+            except Exception as error:
                 shorten_traceback(error)
                 raise
             form = (*map(type, args), *kwargs, *map(type, kwargs.values()))

@@ -42,6 +42,10 @@ class KernelInterface(Subscript, InPython, Generic[T]):
         made.waiting = []
         return made
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has of it: not the machine code, nor each `x[grid]`, which launch this one."""
+        return vars(self).copy()
+
     def _launch_over(self, grid: Grid, /, *args: Any, **kwargs: Any) -> Any:
         try:
             return self.launcher(grid)(*args, **kwargs)

@@ -396,6 +396,7 @@ def jit(
     repr: Callable[[Any], str] | None = ...,
     launch_metadata: Callable[..., Any] | None = ...,
 ) -> Callable[[Callable[P, Any]], JITFunction[P]]: ...
+@shortened
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Compile a Python function written in the block language.
 

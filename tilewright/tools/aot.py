@@ -103,7 +103,8 @@ def _check_count(fn: KernelFunction, count: int) -> None:
     if count != len(names):
         raise ArgumentError(
             f"the signature has {count} entries, {fn.fn.__name__} has {len(names)} parameters",
-            hint=f"write one entry for each of {', '.join(names)}",
+            hint=f"write one entry for each of {', '.join(names)}, "
+            'as in --signature "*fp32, i32, 128": a pointer, an integer, the value of a constant',
         )
 
 

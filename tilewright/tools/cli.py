@@ -92,7 +92,7 @@ def doctor_command(report: bool) -> None:
 
 @main.command("compile")
 @click.argument("kernel", metavar="FILE.py:KERNEL")
-@click.option("--signature", "-s", required=True, help='One entry per parameter: "*fp32:16, i32, 1024".')
+@click.option("--signature", "-s", default="", help='One entry per parameter: "*fp32:16, i32, 1024".')
 @click.option("--target", "-t", default=None, help="cuda:80, cuda:90, cpu:x86-64-v3, ...; default: this machine.")
 @click.option("--num-warps", type=int, default=None, help="Warps of a program (GPU).")
 @click.option("--num-stages", type=int, default=None, help="Depth of software pipelines (GPU).")
@@ -134,7 +134,7 @@ def bundle_command(
 
 @main.command("explain")
 @click.argument("kernel", metavar="FILE.py:KERNEL")
-@click.option("--signature", "-s", required=True, help='One entry per parameter: "*fp32:16, i32, 1024".')
+@click.option("--signature", "-s", default="", help='One entry per parameter: "*fp32:16, i32, 1024".')
 @click.option("--target", "-t", default=None, help="cuda:80, cuda:90, cpu:x86-64-v4, ...; default: this machine.")
 @click.option("--num-warps", type=int, default=None, help="Warps of a program (GPU).")
 @click.option("--num-stages", type=int, default=None, help="Depth of software pipelines (GPU).")

@@ -17,6 +17,7 @@ from tilewright.hl import Kernel
 from tilewright.launch.jit import JITFunction
 
 log = logging.getLogger("tilewright.torch")
+_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 _advised: set[str] = set()
 below_autograd: Callable[[], Any] = torch._C._AutoDispatchBelowAutograd
 """A context in which operators record no gradients."""
@@ -88,11 +89,20 @@ def with_gradients(overload: OpOverload, formula: Any) -> Callable[..., Any]:
     Args:
         overload: the operator.
         formula: has `_backward_fn` and `_setup_context_fn`, which may be set later.
+
+    Raises:
+        GradientError: (the implementation) a transform of `torch.func` differentiates, in whose graph it cannot be.
     """
     recorded = make_autograd_impl(overload, formula)
     below: Any = torch._C._after_autograd_keyset
 
     def implementation(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        if _transform() is not None and any(map(_is_differentiated, (*args, *kwargs.values()))):
+            raise GradientError(
+                f"operator {overload.name()} was called where a transform of torch.func differentiates: "
+                "like operators of torch.library, those of triton_op have gradients for autograd alone",
+                hint="differentiate by torch.autograd.grad or backward(), or write the kernel in tilewright.hl",
+            )
         if torch.is_grad_enabled():
             for value in (*args, *kwargs.values()):
                 if isinstance(value, (list, tuple)) or (isinstance(value, torch.Tensor) and value.requires_grad):

@@ -31,6 +31,8 @@ from tilewright.torch.signature import NAMESPACE
 
 _below: Any = torch._C._after_autograd_keyset
 _transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+_transforms: Callable[[], Any] = torch._C._functorch.get_interpreter_stack
+_FUNCTIONALIZE = torch._C._functorch.TransformType.Functionalize
 _MIDDLE = "_backward_"
 _derived: set[Any] = set()
 
@@ -142,6 +144,8 @@ def watch(name: str, call: Callable[..., Any]) -> None:
 
     def transformed(*values: Any) -> Any:
         operator = OPERATORS[name]
+        if {level.key() for level in _transforms() or ()} <= {_FUNCTIONALIZE}:  # which knows no functions
+            return overload._op(*values)
         if _has_gradient(operator, values):
             return called(*values)
         plain = operator.kernel.backward is None or operator.written  # else a level below may want a gradient

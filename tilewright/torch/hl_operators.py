@@ -22,7 +22,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from tilewright.base.errors import ArgumentError
-from tilewright.hl import BoundKernel, Kernel
+from tilewright.hl import BoundKernel, Kernel, exc
 from tilewright.torch.aliasing import check_devices, check_overlap
 from tilewright.torch.hl_arguments import Token, digest_of, is_fixed, is_told, lasting, leaves, maker, told
 from tilewright.torch.operators import LIBRARY, TAGS, begun
@@ -126,6 +126,8 @@ def form_of(value: Any) -> Callable[[], Any]:
     if not isinstance(value, torch.Tensor):
         number = _size(value)
         return lambda: number
+    if value.is_nested:  # its sizes are no numbers
+        raise exc.UnsupportedPythonType("an argument is a nested tensor", hint="pass its values() and offsets()")
     sizes, strides = (tuple(map(_size, numbers)) for numbers in (value.shape, value.stride()))
     dtype, device = value.dtype, value.device
     return lambda: torch.empty_strided(sizes, strides, dtype=dtype, device=device)

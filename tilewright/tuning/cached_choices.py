@@ -16,11 +16,15 @@ else:  # loaded at the first launch
 
 
 class CachedChoices:
-    """The calls of one autotuner that machine code knows: each asks at its launch whether it is still the choice."""
+    """The calls of one autotuner that machine code knows: each asks at its launch whether it is still the choice.
+    A copy knows none, as they are its original's."""
 
     def __init__(self) -> None:
         self._builtin: builtin.Builtin | None = None
         self._hopeless: set[Any] = set()
+
+    def __reduce__(self) -> tuple[type[CachedChoices], tuple[()]]:
+        return CachedChoices, ()
 
     def remember(self, tuner: Any, key: tuple[Any, ...], launch: ConfiguredLaunch) -> None:
         """Have machine code make launches like this one, as long as its configuration is the choice for `key`.

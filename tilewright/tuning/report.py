@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilewright.base.disk_cache import write_whole
+from tilewright.base.disk_cache import locked, write_whole
 from tilewright.base.errors import ArgumentError, AutotunerError, OutOfResources
 
 C = TypeVar("C")
@@ -96,16 +96,17 @@ class TuningResults:
 
     def merge(self, more: Mapping[str, Any]) -> None:
         """Add results; where an id is there already the later one stays. That it cannot be written is no error."""
-        mine = self._read()
-        results = dict(mine.get("results", {}))
-        for id, result in more["results"].items():
-            if id not in results or str(results[id].get("when", "")) <= str(result.get("when", "")):
-                results[id] = result
-        head = {name: more.get(name, mine.get(name, "")) for name in _HEAD}
-        text = json.dumps({**head, "results": results}, indent=1) + "\n"
-        with contextlib.suppress(OSError):  # a full or read-only disk is no reason to fail
-            self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
-            write_whole(self.path, text.encode())
+        with locked(self.path.parent / ".lock"):  # others may add theirs meanwhile
+            mine = self._read()
+            results = dict(mine.get("results", {}))
+            for id, result in more["results"].items():
+                if id not in results or str(results[id].get("when", "")) <= str(result.get("when", "")):
+                    results[id] = result
+            head = {name: more.get(name, mine.get(name, "")) for name in _HEAD}
+            text = json.dumps({**head, "results": results}, indent=1) + "\n"
+            with contextlib.suppress(OSError):  # a full or read-only disk is no reason to fail
+                self.path.parent.mkdir(0o700, parents=True, exist_ok=True)
+                write_whole(self.path, text.encode())
 
     def _read(self) -> dict[str, Any]:
         with contextlib.suppress(OSError):

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from tilewright.hl import exc
 from tilewright.hl.trace.extents import extent
 from tilewright.hl.trace.state import device_trace
 
@@ -19,6 +20,10 @@ def zeros(shape: Sequence[Any], dtype: Any = torch.float32, device: torch.device
 
 def full(shape: Sequence[Any], value: Any, dtype: Any = torch.float32, device: torch.device | str | None = None) -> Any:
     """A tile with `value` in every element; extents are tiles, their block sizes, or numbers."""
+    if not isinstance(dtype, torch.dtype):
+        raise exc.InvalidAPIUsage(
+            f"a dtype that is {dtype!r}", hint="the shape is one list: hl.zeros([tile_m, tile_n])"
+        )
     extents = shape if isinstance(shape, list | tuple) else [shape]
     trace = device_trace("hl.full")
     samples = [extent(trace, size) for size in extents]

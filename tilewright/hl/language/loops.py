@@ -68,6 +68,9 @@ def tile(begin_or_end: Any, end_or_none: Any = None, /, block_size: Any = None) 
     blocks = tuple(block_size) if _several(block_size) else (block_size,) * len(ends)
     if len(blocks) != len(ends):
         raise exc.IncorrectTileUsage(f"{len(blocks)} block sizes for {len(ends)} ranges")
+    for block in blocks:
+        if isinstance(block, bool | float) or (type(block) is int and block < 1):
+            raise exc.IncorrectTileUsage(f"a block size that is {block!r}", hint="block sizes are positive integers")
     return Range("tile", begins, ends, blocks, several)
 
 

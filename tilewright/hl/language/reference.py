@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import inspect
 import itertools
 import math
 import operator
@@ -213,13 +214,29 @@ def referring(reference: Reference) -> Iterator[None]:
         _LOCAL.reference = before
 
 
+def _refuse_call(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], error: TypeError
+) -> None:
+    """Raise where a function of the language does not take such arguments."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as reason:
+        taken = ", ".join(signature.parameters)
+        raise exc.InvalidAPIUsage(f"hl.{name}: {reason}", hint=f"it is hl.{name}({taken})") from error
+
+
 def either(name: str, traced: Callable[..., Any], reference: Callable[..., Any] | None) -> Callable[..., Any]:
     """A function of the language that is its reference while one runs."""
 
     @functools.wraps(traced)
     def function(*args: Any, **kwargs: Any) -> Any:
         if running() is None:
-            return traced(*args, **kwargs)
+            try:
+                return traced(*args, **kwargs)
+            except TypeError as error:
+                _refuse_call(name, traced, args, kwargs, error)
+                raise
         if reference is None:
             raise exc.BackendUnsupported(f"hl.{name} has no reference", hint="run the kernel compiled")
         return reference(*args, **kwargs)

@@ -21,6 +21,7 @@ _INSTEAD = {  # what PyTorch says -> what to write
     "combine_mode=": "call hl.associative_scan where the kernel does not call associative_scan itself",
     "recursion depth": "a function calls itself for ever: sizes and numbers can end that, values of tiles cannot",
     "condition to be a boolean tensor": "compare first: torch.where(x > 0, x, 0)",
+    "'Tile' object is not iterable": "a tile is worked on as a whole, x[tile]; single indices are those of hl.grid",
     "inside a @jit kernel": "write PyTorch's function: torch.exp(x) for tl.exp(x), x[tile] for tl.load",
 }
 _NUMBER = re.compile(r"(?<![\w.%])\d+(?![\w.])")

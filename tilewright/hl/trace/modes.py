@@ -156,7 +156,16 @@ def _size(trace: Trace, tensor: torch.Tensor, dim: int | None = None) -> Any:
 
 
 def _extent(trace: Trace, tensor: torch.Tensor, dim: int) -> Any:
-    """The extent of a dimension."""
+    """The extent of a dimension.
+
+    Raises:
+        RankMismatch: there is no such dimension.
+    """
+    rank = len(raw_shape(tensor))
+    if not -rank <= dim < rank:
+        raise exc.RankMismatch(
+            f"dimension {dim} of a tensor that has {rank}", hint="they are counted from 0, or from -1"
+        )
     size = trace.factors.size(raw_shape(tensor)[dim])
     value = trace.value(tensor) if trace.chosen and trace.region is not None else None
     if isinstance(size, Sym) and value is not None and value.dims[dim].cut == value.dims[dim]:
@@ -376,6 +385,8 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
             return record_whole(trace, function, name, args, kwargs, _sampled(function, args, kwargs))
         recipe = RECIPES.get(name)
         if recipe is not None:
+            with trace.silence():
+                _check(name, function, args, kwargs)
             with self:
                 made = recipe(*args, **kwargs)
             if made is not NotImplemented:
@@ -415,7 +426,10 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
             if out.dtype != target.dtype:
                 out = out.to(target.dtype)
         if raw_shape(out) != raw_shape(target):
-            raise exc.ShapeMismatch(f"{name}_ would change the shape of the tensor it works on")
+            raise exc.ShapeMismatch(
+                f"{name}_ would change the shape of the tensor it works on",
+                hint="let what adds up begin with the shape of the result: hl.zeros([tile_m, tile_n]), not 0",
+            )
         value = self.trace.value(out)
         assert value is not None
         self.trace.change(target, value)
@@ -449,6 +463,17 @@ def _of_nothing(trace: Trace, function: torch._ops.OpOverload, args: tuple[Any, 
             value = out.flatten()[0].item() if out.numel() else 0
         trace.record("full", (value,), out)
     return made
+
+
+_CHECKS_ITSELF = frozenset(("mm", "bmm", "addmm", "baddbmm", "split_with_sizes", "binary_cross_entropy"))
+"""Recipes with errors of their own, as padded extents have other samples; and one that looks at values."""
+
+
+def _check(name: str, function: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Have PyTorch itself refuse what it refuses of an operation that a recipe stands for."""
+    if name in _CHECKS_ITSELF or torch.Tag.nondeterministic_seeded in function.tags:  # it would draw from the generator
+        return
+    _sampled(function, args, kwargs)
 
 
 def _sampled(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

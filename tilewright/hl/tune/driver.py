@@ -22,7 +22,7 @@ from tilewright.hl.config import Config
 from tilewright.hl.settings import Settings
 from tilewright.hl.tune import strategies
 from tilewright.hl.tune.journal import Journal
-from tilewright.hl.tune.outcomes import Timed
+from tilewright.hl.tune.outcomes import is_faster
 from tilewright.hl.tune.pools import Form, Tunable, Workers, cores
 from tilewright.hl.tune.rounds import Rounds
 from tilewright.hl.tune.strategies import Space, Strategy
@@ -36,7 +36,6 @@ _STALE = 3  # so many rounds without a configuration that was not tried before e
 _SEARCHING = {"quick": 0.88, "full": 0.9}  # of all time; the rest is for the end
 _FINALISTS, _FINAL = 5, {"quick": 40.0, "full": 200.0}  # of the last race: candidates, milliseconds of each
 _TURNS = 3  # of the last race, or there was no time for it
-_SURE = 0.99  # the winner of the last race takes at most so much of the default's time, or the default stays
 _WORTHY = 0.6  # of the time behind the search the last race gets so much, the rest is for what the keys are worth
 
 
@@ -100,11 +99,11 @@ class Driver(Rounds):
             KeyboardInterrupt: Ctrl-C before anything was timed.
         """
         effort = effort if effort in _SECONDS else "quick"
-        strategy = strategy or self._strategy(effort)
+        seconds = self.settings.autotune_budget_seconds or _SECONDS[effort]
+        strategy = strategy or self._strategy(seconds)
         if isinstance(strategy, strategies.Finite):
             return self.among(strategy.configs)
         self._meanwhile = getattr(strategy, "prepare", None)
-        seconds = self.settings.autotune_budget_seconds or _SECONDS[effort]
         last = self.began + seconds
         self.deadline = self.progress.deadline = self.began + seconds * _SEARCHING[effort]
         best: Config | None = None
@@ -155,7 +154,7 @@ class Driver(Rounds):
         near = strategies.PatternSearch().propose(space, dict.fromkeys(seeds, 0.0), room // 2)
         return [*seeds, *near, *(space.random() for _ in range(room - len(near)))]
 
-    def _strategy(self, effort: str) -> Strategy:
+    def _strategy(self, seconds: float) -> Strategy:
         wanted = self.settings.autotuner_fn
         if callable(wanted):
             made: Strategy = wanted(self.bound, self.args)
@@ -164,7 +163,7 @@ class Driver(Rounds):
                     f"autotuner_fn gave a {type(made).__name__}", hint="something with propose(space, times, count)"
                 )
             return made
-        strategy, self._note = strategies.named(wanted or "", effort)
+        strategy, self._note = strategies.named(wanted or "", seconds)
         return strategy
 
     def _interrupted(self) -> None:
@@ -175,8 +174,12 @@ class Driver(Rounds):
             raise KeyboardInterrupt
 
     def _fallback(self) -> Config:
-        """The best so far; the default where there was no time for anything."""
-        return self.best() if self.times or self.failures else self.spec.default_config()
+        """Without a last race: the fastest of what was surely faster than the default, or the default."""
+        default = self.reference()
+        if default is None or (self.times and default not in self.times):
+            return self.best()
+        sure = [config for config in self.times if config not in self._timed or is_faster(self._timed[config])]
+        return min([default, *sure], key=lambda config: self.times.get(config, math.inf))
 
     def best(self) -> Config:
         """The fastest so far.
@@ -209,7 +212,7 @@ class Driver(Rounds):
                 config, self.times[config], timed, self._compiled.get(config), at=self._at(), part="final"
             )
         if default not in found or len(found[default].rounds) < _TURNS:
-            return self.best()
+            return self._fallback()
         sure = [config for config, timed in found.items() if config == default or is_faster(timed)]
         return min(sure, key=lambda config: found[config].ratio)
 
@@ -251,14 +254,6 @@ class Driver(Rounds):
         for key, ratio in sorted(self.worth.items(), key=lambda pair: -pair[1]):
             lines.append(f"  {key}={config[key]!r}: {ratio:.3f} times as long with the default's")
         self._say(1, "\n".join(lines))
-
-
-def is_faster(timed: Timed) -> bool:
-    """Whether a candidate is surely faster than its reference: the upper end of the 95 % interval of the median ratio
-    (by order statistics, so that outliers and the shape of the noise do not matter) is below `_SURE`."""
-    ratios = sorted(mine / theirs for mine, theirs in zip(timed.rounds, timed.reference, strict=True))
-    below = math.floor((len(ratios) - 1.96 * math.sqrt(len(ratios))) / 2)
-    return ratios[len(ratios) - 1 - max(0, below)] < _SURE
 
 
 def several(pairs: Sequence[tuple[Any, Sequence[Any]]], aggregation: str) -> Config:

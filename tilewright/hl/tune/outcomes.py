@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilewright import errors
+
+_SURE = 0.99  # what is surely faster takes at most so much of its reference's time
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,14 @@ class Timed:
         return ordered[len(ordered) // 5], ordered[-1 - len(ordered) // 5]
 
 
+def is_faster(timed: Timed) -> bool:
+    """Whether a candidate is surely faster than its reference: the upper end of the 95 % interval of the median ratio
+    (by order statistics, so that outliers and the shape of the noise do not matter) is below `_SURE`."""
+    ratios = sorted(mine / theirs for mine, theirs in zip(timed.rounds, timed.reference, strict=True))
+    below = math.floor((len(ratios) - 1.96 * math.sqrt(len(ratios))) / 2)
+    return ratios[len(ratios) - 1 - max(0, below)] < _SURE
+
+
 @dataclass(frozen=True)
 class Failed:
     """A configuration is out.
@@ -84,7 +96,7 @@ class Plan:
         warmup: milliseconds for all together before the first sample.
         rep: milliseconds for each.
         drop: let those that are clearly slower drop out.
-        seconds: after which no sample is begun.
+        seconds: after which no sample is begun, from when the job was made.
     """
 
     check: bool = True
@@ -104,8 +116,17 @@ class Job:
         items: numbers of candidates, with what a worker makes a function of: a `Config`, or a `Program`.
         plan: measure them, the first one being the reference; None: compile them.
         limit: seconds that each step of one candidate may take.
+        made: when, by `time.monotonic()`.
     """
 
     items: list[tuple[int, Any]]
     plan: Plan | None = None
     limit: float = float("inf")
+    made: float = field(default_factory=time.monotonic)
+
+    def begun(self) -> Job:
+        """The job as its worker gets it: the time for which nobody had taken it is gone."""
+        if self.plan is None:
+            return self
+        now = time.monotonic()
+        return replace(self, plan=replace(self.plan, seconds=self.plan.seconds - (now - self.made)), made=now)

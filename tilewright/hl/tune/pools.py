@@ -140,14 +140,17 @@ class Ahead:
         begun: dict[int, _Begun] = {}
         with executor, tilewright.AsyncCompileMode(executor, ignore_errors=True):
             while True:
-                for at in range(len(self._jobs)):
+                for at in range(len(self._jobs)):  # the host code of all may take a second
+                    if time.monotonic() >= deadline:
+                        self._jobs.clear()
+                        break
                     number, config, executor.limit = self._jobs.pop(0)
                     begun[number] = executor.begin(lambda config=config: self._bound.precompile(config, self._args))  # type: ignore[misc]
-                    if at == self._count - 1:  # the host code of all others may take a second
+                    if at == self._count - 1:
                         executor.pump(0.0)
                     yield from self._benches.turn(deadline, 0.0) or ()
                 for number in [number for number, made in begun.items() if made.done()]:
-                    outcome = begun.pop(number).outcome()
+                    outcome = begun.pop(number).outcome(deadline)
                     if outcome is not None:
                         yield number, outcome
                 if begun:
@@ -184,8 +187,8 @@ class _Begun:
         """Whether everything has been compiled, or has failed."""
         return all(part.done() for part in self.parts)
 
-    def outcome(self) -> Outcome | None:
-        """What has become of it; None where the deadline came before its compilation was begun."""
+    def outcome(self, deadline: float) -> Outcome | None:
+        """What has become of it; None where the deadline came before its compilation had ended."""
         try:
             if isinstance(self.kernels, Exception):
                 raise self.kernels
@@ -195,7 +198,7 @@ class _Begun:
         except LostError as error:
             return Failed("crash", str(error))
         except TimeoutError as error:
-            return Failed("timeout", str(error))
+            return None if time.monotonic() >= deadline else Failed("timeout", str(error))
         except Exception as error:
             return Failed.of(error, compiling=True)
         registers = max((kernel.n_regs for kernel in made), default=0)

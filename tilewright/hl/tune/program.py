@@ -24,8 +24,10 @@ from typing import Any, Protocol
 import torch
 
 import tilewright
+from tilewright import testing
 from tilewright.hl.config import Config
 from tilewright.hl.runtime.loaded import Loaded
+from tilewright.hl.tune import fork_server
 from tilewright.hl.tune.agreement import tensors_in
 from tilewright.hl.tune.bench import Subject
 from tilewright.hl.tune.workers import Process, Slot, Start, live
@@ -143,8 +145,10 @@ def portable(args: Sequence[Any], expected: Callable[..., Any] | None) -> Portab
     """
     try:
         sent = _bytes(tuple(args))
+        if expected is None:
+            return Portable(sent, None)
         copies = _read(sent, None)
-        return Portable(sent, None if expected is None else _bytes((expected(*copies), copies)))
+        return Portable(sent, _bytes((expected(*copies), copies)))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise NotPortable(f"the arguments cannot be sent to another process: {error}") from error
 
@@ -162,27 +166,48 @@ def _read(data: bytes, device: str | None) -> Any:
 
 
 def fresh(sent: Portable, device: str | None) -> Start:
-    """Workers that are fresh processes, which use `device` in place of the GPU that the arguments are on. Their knobs
-    are those of this process, such as the folder of the cache, where they find what was compiled ahead."""
+    """Workers that have nothing of this process but its knobs, such as the folder of the cache, where they find what
+    was compiled ahead; they use `device` in place of the GPU that the arguments are on."""
 
     def start(connection: Connection, file: int) -> Process:
-        ends = connection.fileno(), file
-        command = [sys.executable, "-c", f"from {__name__} import main; main()", *map(str, ends)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        knobs = {name: value for name, _, value, _ in tilewright.knobs.describe()}
         with tempfile.TemporaryFile() as given:
-            pickle.dump((sent, device, {name: value for name, _, value, _ in tilewright.knobs.describe()}), given)
+            pickle.dump(sys.path, given)
+            pickle.dump((dict(os.environ), _folder(), knobs, sent, device), given)
             given.seek(0)
-            own = {"stdin": given, "pass_fds": ends, "start_new_session": True}  # Ctrl-C is the driver's
-            return _Fresh(subprocess.Popen(command, env=environment, **own))  # type: ignore[call-overload]
+            files = connection.fileno(), file, given.fileno()
+            return _SERVER.fork(files) if testing.can_fork() else _Started(files)
 
     return start
 
 
-class _Fresh:
-    """A process that was started, in the words of `Process`."""
+def _folder() -> str:
+    """The working directory; where it was removed, one that is there."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return os.sep
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
+
+_SERVER = fork_server.ForkServer(f"from {fork_server.__name__} import serve; from {__name__} import work; serve(work)")
+
+
+class _Started:
+    """A process that was started, in the words of `Process`.
+
+    Args:
+        files: descriptors that it is given.
+    """
+
+    def __init__(self, files: Sequence[int]) -> None:
+        program = f"import sys; from {__name__} import work; work([*map(int, sys.argv[1:])])"
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", program, *map(str, files)],
+            env=environment,
+            pass_fds=files,
+            start_new_session=True,  # Ctrl-C is the driver's
+        )
 
     def kill(self) -> None:
         """End it at once."""
@@ -201,9 +226,18 @@ class _Fresh:
         return self._process.poll()
 
 
-def main() -> None:
-    """A fresh worker: descriptors of its pipe and its slot are on the command line, the arguments on standard input."""
-    connection, slot = Connection(int(sys.argv[1])), Slot(int(sys.argv[2]))
-    sent, device, knobs = pickle.load(sys.stdin.buffer)
+def work(files: Sequence[int]) -> None:
+    """The life of such a worker.
+
+    Args:
+        files: descriptors of its pipe, its slot, and what it is given.
+    """
+    connection, slot = Connection(files[0]), Slot(files[1])
+    with open(files[2], "rb") as given:
+        sys.path[:] = pickle.load(given)
+        environment, folder, knobs, sent, device = pickle.load(given)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
     tilewright.knobs.take(knobs)
     live(lambda: sent.subject(device), connection, slot)

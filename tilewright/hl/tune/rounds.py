@@ -67,6 +67,7 @@ class Rounds:
         self._ready: list[Config] = []  # compiled, to be measured
         self._measuring: set[Config] = set()
         self._compiled: dict[Config, Compiled] = {}
+        self._timed: dict[Config, Timed] = {}
         self._usual: float | None = None  # milliseconds of the reference
         self._meanwhile: Callable[[], None] | None = None  # to do once, while workers are busy
 
@@ -195,6 +196,7 @@ class Rounds:
             related = self._usual is not None and reference is not None and reference not in self.failures
             ms = outcome.ratio * self._usual if related and self._usual is not None else usual
             if wanted:
+                self._timed[config] = outcome
                 self._note_time(config, ms)
                 self.journal.timed(config, ms, outcome, self._compiled.get(config), at=self._at())
 

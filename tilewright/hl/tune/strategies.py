@@ -21,6 +21,7 @@ from tilewright.hl.config import Config
 from tilewright.hl.tune.fragments import IntegerFragment
 from tilewright.hl.tune.spec import ConfigSpec
 
+_LONG = 30.0  # seconds of a search that has time to load scikit-learn, which takes up to five
 _SHAPE = ("block_sizes", "reduction_loops", "num_warps", "num_stages")
 
 Times = Mapping[Config, float]
@@ -283,15 +284,15 @@ NAMES: dict[str, Callable[[], Strategy]] = {
 }
 
 
-def named(wanted: str, effort: str) -> tuple[Strategy, str]:
+def named(wanted: str, seconds: float = math.inf) -> tuple[Strategy, str]:
     """A strategy, and what to say of it.
 
     Args:
-        wanted: its name; "" for that of the effort: `surrogate` of a full search, if scikit-learn is there. It takes
-            seconds to load, which a quick search has not.
-        effort: "quick" or "full".
+        wanted: its name; "" for `surrogate` if scikit-learn is there, and if there is time for it: it takes seconds to
+            load.
+        seconds: that the search may take.
     """
-    name = wanted or ("surrogate" if effort == "full" else "pattern")
+    name = wanted or ("surrogate" if seconds >= _LONG else "pattern")
     if name not in NAMES:
         raise exc.InvalidAPIUsage(f"autotuner_fn={name!r}", hint=f"strategies are {', '.join(NAMES)}, or a function")
     if name == "surrogate" and not has_trees():

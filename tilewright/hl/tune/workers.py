@@ -21,7 +21,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Protocol, cast
 
@@ -185,6 +185,7 @@ class Worker:
 
     def take(self, job: Job) -> None:
         """Have it do a job; one that has died meanwhile is found when its pipe is read."""
+        job = job.begun()
         self.job, self.answered = job, set()
         self.slot.write(job.items[0][0])
         try:
@@ -335,7 +336,7 @@ class Pool:
         out = worker.answered | {number}
         rest = [item for item in job.items if item[0] not in out]
         if rest:
-            staff.waiting.insert(0, Job(rest, job.plan, job.limit))
+            staff.waiting.insert(0, replace(job, items=rest))
         if number not in worker.answered:
             yield number, failed
 
