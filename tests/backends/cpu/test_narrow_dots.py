@@ -31,9 +31,10 @@ def widened(a, b, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, DTYPE:
 
 def _multiplied(a: Any, b: Any, types: tuple[str, str], wide: Any, cpu: str, *, across: bool = False) -> Any:
     """The product, and the answers of the planner, whether it narrowed a dot."""
-    out = np.zeros((M, N), np.float64 if wide == tl.float64 else np.float32)
+    m = len(a)
+    out = np.zeros((m, N), np.float64 if wide == tl.float64 else np.float32)
     signature = {"a": f"*{types[0]}", "b": f"*{types[1]}", "out": "*fp64" if wide == tl.float64 else "*fp32"}
-    module = built_ir(widened, signature, M=M, N=N, K=K, DTYPE=wide, ACROSS=across)
+    module = built_ir(widened, signature, M=m, N=N, K=K, DTYPE=wide, ACROSS=across)
     compiled = Compiled(module, isa=described(cpu))
     compiled((1,), a, b, out)
     return out, [d["taken"] for d in compiled.program.decisions if d["subject"] == "narrowed operands"]
@@ -77,3 +78,15 @@ def test_sums_of_another_type_and_operands_of_two_stay(types: tuple[str, str]) -
     assert told == [False]
     tolerance = 1e-15 if wide == tl.float64 else 1e-6
     np.testing.assert_allclose(out, a.astype(out.dtype) @ b.astype(out.dtype), rtol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "rows", "narrowed"), [("haswell", 1, True), ("haswell", 4, False), ("znver5", 4, True)]
+)
+def test_few_rows_read_what_lies_side_by_side_at_once(cpu: str, rows: int, narrowed: bool) -> None:
+    """Less than two lines of a row of the other operand are read slower than a pass widens them."""
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(-9, 9, (rows, K)).astype(np.float16), rng.integers(-9, 9, (K, N)).astype(np.float16)
+    out, told = _multiplied(a, b, ("fp16", "fp16"), tl.float32, cpu)
+    assert told == [narrowed]
+    np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32))

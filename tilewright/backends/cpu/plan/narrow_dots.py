@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.backends.cpu.plan.dot import ELEM
+from tilewright.backends.cpu import tuning
+from tilewright.backends.cpu.plan.dot import ELEM, thin_vectors
 from tilewright.backends.cpu.plan.dot_step import dot_plan
 from tilewright.backends.cpu.plan.subjects import NARROWED
 from tilewright.backends.llvm.features import CpuFeatures
@@ -66,6 +67,8 @@ def _narrow(dot: DotOp, chains: list[_Chain], isa: CpuFeatures) -> Answer[list[_
         return No("instructions for bf16 take subnormal numbers for zero")
     if ELEM[narrow.operand].bytes > ELEM[wide.operand].bytes:
         return No(f"{a} would be multiplied as {narrow.operand}, which is wider")
+    if narrow.thin and thin_vectors(narrow, isa) * narrow.lanes * ELEM[b].bytes < tuning.THIN_BYTES:
+        return No(f"few rows read {b} where it lies, too few of its columns at once")
     return Yes(chains, f"{a} and {b} are widened where they are packed")
 
 
