@@ -44,7 +44,7 @@ def refuse_effects(module: ModuleOp, target: Target) -> None:
     for op in every(module, ReduceOp, ScanOp):
         if ordered.runs_in_order(op.regions[0], target):
             raise UnsupportedError(
-                f"{op.name} with a function that prints or asserts is not compiled from text, nor for CPUs one that loops",
+                f"{op.name} with a function that prints or asserts, or loops on a CPU, is not compiled from text",
                 hint="compile the kernel from its Python source, or take the print or the loop out of the text",
             )
 

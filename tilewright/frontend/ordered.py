@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdsl.ir import Operation, Region
+from xdsl.traits import RecursivelySpeculatable
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType
@@ -26,7 +27,7 @@ from tilewright.ir.types import dtype_of, element_type, shape_of
 from tilewright.ir.walk import contains
 from tilewright.ops.broadcast import splat_to
 from tilewright.ops.builtin import Emitter
-from tilewright.ops.control import ForOp, IfOp, YieldOp
+from tilewright.ops.control import ForOp, YieldOp
 from tilewright.ops.creation import arange
 from tilewright.ops.debug import AssertOp, PrintOp
 from tilewright.ops.functions.operators import add, equal, mul, where
@@ -40,19 +41,16 @@ Tensors = Sequence[tensor]
 
 def runs_in_order(body: Region, target: Target) -> bool:
     """Whether the function of a reduction or scan can only run on one element at a time."""
-    return contains(body, PrintOp, AssertOp) or (not is_cuda(target) and not all(map(_runs_in_lanes, body.block.ops)))
+    return contains(body, PrintOp, AssertOp) or (not is_cuda(target) and not all(map(may_run_unasked, body.block.ops)))
 
 
-def is_selectable(branch: IfOp) -> bool:
-    """Whether both sides of a branch may run, whatever its condition says."""
-    return all(_runs_in_lanes(op) for region in branch.regions for block in region.blocks for op in block.ops)
-
-
-def _runs_in_lanes(op: Operation) -> bool:
-    if isinstance(op, IfOp):
-        return is_selectable(op)
+def may_run_unasked(op: Operation) -> bool:
+    """Whether an operation of such a function, branches with their sides, may run where nobody wants its result."""
+    if op.regions:
+        inner = (each for region in op.regions for block in region.blocks for each in block.ops)
+        return op.has_trait(RecursivelySpeculatable) and all(map(may_run_unasked, inner))
     done = effects(op)
-    return not op.regions and done is not None and not done
+    return done is not None and not done
 
 
 def combine_in_order(b: Any, operands: Sequence[Any], attrs: Any, body: Region, *, scan: bool) -> tuple[Any, ...]:

@@ -7,15 +7,15 @@
     }
 
 Such a function runs on many elements at once, which want both sides; without a branch it is one expression, that a
-planner may know. Sides that may not run unasked, as they read memory or loop, stay: where a back end cannot have them the
-front end has made loops of the reduction (`frontend/ordered.py`).
+planner may know. Sides that may not run unasked, as they read memory or loop, stay: where a back end cannot have them
+the front end has made loops of the reduction (`frontend/ordered.py`).
 """
 
 from __future__ import annotations
 
 from xdsl.ir import Operation
 
-from tilewright.frontend.ordered import is_selectable
+from tilewright.frontend.ordered import may_run_unasked
 from tilewright.ir.values import operands_of
 from tilewright.ir.walk import every
 from tilewright.ops.control import IfOp
@@ -28,7 +28,10 @@ from tilewright.passes.rewriting import move_before, replace, value_before
 def select_in_functions(root: Operation) -> bool:
     """Rewrite all such branches below `root`, inner ones first; says whether anything changed."""
     branches = [
-        branch for op in every(root, ReduceOp, ScanOp) for branch in reversed(every(op, IfOp)) if is_selectable(branch)
+        branch
+        for op in every(root, ReduceOp, ScanOp)
+        for branch in reversed(every(op, IfOp))
+        if may_run_unasked(branch)
     ]
     for branch in branches:
         _select(branch)
