@@ -270,7 +270,7 @@ def test_narrow_floats(way):
         ("loop: bra loop;", "'loop: bra loop' is not"),
         ("add.rz.f32 $0, $1, $2;", "'add.rz.f32 .*' is not"),
         ("add $0, $1, $2;", "'add .*' is not"),
-        ("add.f32 $0, $1;", "'add.f32 .*' is not"),
+        ("add.f32 $0, $1;", "gives add 1 operands"),
         ("add.f32 t, $1, $2;", "writes 't', which it does not declare"),
         ("{ .reg .f32 t; add.f32 $0, $1, t; }", "reads 't' before it has a value"),
         ("{ .reg .f32 t; add.f32 t, $1, $2; }", "gives its result .0 no value"),

@@ -229,6 +229,8 @@ def _no_operator(kind: type[ast.AST], *operands: Any) -> LanguageTypeError:
     hint = advice.power_hint(operands[-1]) if kind is ast.Pow else advice.OPERATORS.get(kind)
     if any(unwrap(operand) is None for operand in operands):
         hint = "an argument that may be None is asked for first: if x is not None"
+    elif any(isinstance(operand, builtins.tuple) for operand in operands):
+        hint = "take an element of the tuple, n[0], or pass that as the argument"
     return LanguageTypeError(f"unsupported operand type(s) for {_SIGNS.get(kind, kind.__name__)}: {kinds}", hint=hint)
 
 

@@ -19,7 +19,7 @@ from tilewright.base.errors import LanguageTypeError, LanguageValueError, Unsupp
 from tilewright.ir.types import to_ir
 from tilewright.ops.broadcast import broadcast_tensors, splat_to
 from tilewright.ops.builtin import Emitter, builtin, to_tensor
-from tilewright.ops.casts import bitcast_to, cast_to
+from tilewright.ops.casts import bitcast_to, cast_to, dtype_hint
 from tilewright.ops.functions.debug import assembly
 from tilewright.ops.functions.operators import where
 from tilewright.ops.functions.shape import join, reshape_to, split
@@ -65,10 +65,19 @@ def inline_asm_elementwise(
         >>> tl.inline_asm_elementwise("max.s32 $0, $1, 5;", "=r,r", [tl.arange(3, 7)], tl.int32, True, 1)
         [5 5 5 6]
     """
+    if not isinstance(args, (tuple, list, tl_tuple)):
+        raise LanguageTypeError(
+            "tl.inline_asm_elementwise takes its operands as a list", hint="write [x], also for one"
+        )
     operands = broadcast_tensors(b, *(to_tensor(b, arg) for arg in args))
     wanted = unwrap(dtype)
     kinds = list(wanted) if isinstance(wanted, (tuple, list, tl_tuple)) else [wanted]
     results = [with_shape_of(operands[0].type, kind) if operands else kind for kind in map(unwrap, kinds)]
+    for kind in map(unwrap, kinds):
+        if not isinstance(kind, dtypes.dtype):
+            raise LanguageTypeError(
+                f"tl.inline_asm_elementwise needs a data type such as tl.float32, not {kind!r}", hint=dtype_hint(kind)
+            )
     text, letters, count = unwrap(asm), unwrap(constraints), int(unwrap(pack))
     if not isinstance(text, str) or not isinstance(letters, str):
         raise LanguageTypeError("assembly and constraints of tl.inline_asm_elementwise are strings")
@@ -316,7 +325,10 @@ class _Registers:
         try:
             made = compute(self.b, *values)
         except TypeError:
-            self._refuse(statement)
+            raise LanguageValueError(
+                f"inline assembly gives {base} {len(values)} operands behind its result, and it takes another number: "
+                f"{statement}"
+            ) from None
         if "ftz" in rest:
             made = ptx.flushed(self.b, made)
         return ptx.saturated(self.b, made) if "sat" in rest else made

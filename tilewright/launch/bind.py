@@ -37,6 +37,7 @@ from tilewright.devices.registry import OPTION_NAMES, parse_target
 from tilewright.devices.wrappers import MockTensor
 from tilewright.launch.fastpath import MISSING, Variant, generate_bind, make_variant
 from tilewright.launch.meeting import Pair
+from tilewright.launch.named import NamedArguments
 
 LAUNCH_OPTIONS = frozenset(
     {"num_threads", "num_cpu_threads", "target", "stream", "warmup", "device", "device_type", "sanitize"}
@@ -77,7 +78,7 @@ class Call:
 
     def by_name(self) -> dict[str, Any]:
         """What was passed, by parameter name: what a callable grid and hooks are given."""
-        return {param.name: value for param, value in zip(self.params, self.values, strict=True)}
+        return NamedArguments({param.name: value for param, value in zip(self.params, self.values, strict=True)})
 
     def placement(self, target: Target, kernel: str) -> Placement:
         """Where the launch goes with code for `target`.

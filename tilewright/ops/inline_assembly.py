@@ -98,7 +98,8 @@ def check_counts(
             listed = ", ".join(str(element_type(kind)) for kind in kinds) or "none"
             raise LanguageValueError(
                 f"inline assembly has constraints for {len(given)} {what}; {listed} with pack={pack} make {needed}",
-                hint="elements narrower than 32 bits share registers, `pack` of them at most",
+                hint="write one for each register, results first and with =; elements narrower than 32 bits share "
+                "registers, `pack` of them at most",
             )
 
 
