@@ -83,6 +83,15 @@ def attribute_hint(value: Any, name: str) -> str | None:
     return close_name(name, dir(value)) or function_hint(name)
 
 
+def operand_hint(operands: Iterable[Any]) -> str | None:
+    """What to do about operands that no operator takes."""
+    if any(unwrap(operand) is None for operand in operands):
+        return "an argument that may be None is asked for first: if x is not None"
+    if any(isinstance(operand, tuple) for operand in operands):
+        return "take an element of the tuple, n[0], or pass that as the argument"
+    return None
+
+
 def power_hint(exponent: Any) -> str:
     """What to write instead of ``x ** exponent``."""
     number = unwrap(exponent)

@@ -37,13 +37,21 @@ from tilewright.devices.registry import OPTION_NAMES, parse_target
 from tilewright.devices.wrappers import MockTensor
 from tilewright.launch.fastpath import MISSING, Variant, generate_bind, make_variant
 from tilewright.launch.meeting import Pair
-from tilewright.launch.named import NamedArguments
 
 LAUNCH_OPTIONS = frozenset(
     {"num_threads", "num_cpu_threads", "target", "stream", "warmup", "device", "device_type", "sanitize"}
 )
 """Keywords that are no compile options: threads of the launch, what to compile for, checks, those of older programs."""
 _KEYWORDS = LAUNCH_OPTIONS | FOREIGN.keys()
+
+
+class NamedArguments(dict[str, Any]):
+    """Arguments of a launch as functions of the user read them; it says which it has when it is asked for another."""
+
+    def __missing__(self, name: Any) -> Any:
+        raise UnknownOptionError(
+            f"the launch has no argument {name!r}", hint=f"a grid or heuristic can ask for {', '.join(self) or 'none'}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

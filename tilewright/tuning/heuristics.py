@@ -10,9 +10,9 @@ from typing import Any
 from tilewright.base.callable import BlockFunction, give_number
 from tilewright.base.errors import ArgumentError
 from tilewright.base.grids import Grid
+from tilewright.launch.bind import NamedArguments
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction
-from tilewright.launch.named import NamedArguments
 
 
 class Heuristics(KernelInterface[Any]):
