@@ -80,3 +80,19 @@ def test_extremes_are_found_by_one_reduction(dtype):
     largest, smallest = bound(x)
     torch.testing.assert_close(largest, x.amax((1, 2)), equal_nan=True)
     torch.testing.assert_close(smallest, x.amin(-1), equal_nan=True)
+
+
+def may_return_early(x, early: hl.constexpr):
+    if early:
+        return x + 1
+    out = torch.empty_like(x)
+    for rows in hl.tile(x.size(0)):
+        out[rows] = x[rows] * 2
+    return out
+
+
+def test_kernels_whose_host_returns_before_loops_have_no_options():
+    bound = hl.kernel(may_return_early, autotune_effort="none").bind((torch.ones(3), True))
+    assert "num_warps" not in bound.config_spec.default_config()
+    assert "num_warps" not in {choice.key for choice in bound.config_spec.choices}
+    torch.testing.assert_close(bound(torch.ones(3), True), torch.full((3,), 2.0))

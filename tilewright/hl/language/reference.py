@@ -187,7 +187,7 @@ def _register_block_size(min_or_max: Any, max_or_none: Any = None) -> Any:
     reference = running()
     assert reference is not None
     size = reference.block_size(min_or_max if max_or_none is None else max_or_none)
-    return RefBlock(size, size)
+    return RefBlock(size, size) if reference.has_loops else size
 
 
 def _register_tunable(name: str, fragment: Any) -> Any:

@@ -62,7 +62,7 @@ class ConfigSpec:
             if not key.on(self.facts.machine.kind):
                 continue
             count = len(self.facts.loops) if isinstance(key, LaunchKey) else len(self.facts.entries.get(name, ()))
-            if isinstance(key, ListKey) or (isinstance(key, LaunchKey) and count > 1):
+            if isinstance(key, ListKey) or (isinstance(key, LaunchKey) and count != 1):
                 for at in range(count):
                     yield Choice(name, at, key.fragment(self.facts, at), key.searched)
             else:
@@ -200,7 +200,7 @@ class ConfigSpec:
             full[name] = given.get(name, fragment.default())
             if not fragment.holds(full[name]):
                 raise exc.InvalidConfig(f"{name}={full[name]!r}", hint=f"values are {in_words(fragment)}")
-        elements, tile = max(self.facts.largest_tiles(full), key=lambda found: found[0])
+        elements, tile = max(self.facts.largest_tiles(full), key=lambda found: found[0], default=(1, None))
         if elements > LARGEST_TILE:
             name = f" of {tile.name}" if tile is not None and tile.name else ""
             raise exc.InvalidConfig(
@@ -244,7 +244,7 @@ class ConfigSpec:
             key.default(self.facts, at, blocks) if item is None else key.check(item, self.facts, at)
             for at, item in enumerate(given)
         ]
-        return values[0] if values[1:] == values[:-1] else values
+        return values[0] if values and values[1:] == values[:-1] else values
 
     def _listed(self, key: ListKey, value: Any, count: int) -> list[Any]:
         """A list of one value per entry from what was given: one value stands for all entries of accesses."""
