@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -416,7 +417,7 @@ def measure(family: Family, count: int, seconds: float, *, triton: bool = False)
         else:
             right[name] = call
     raced = {**right, **(_by_triton(family, right, expected) if triton else {}), "torch": family.rival}
-    times = _gpu_times(raced) if family.out.is_cuda else _cpu_times(right, family.rival, seconds)
+    times = _gpu_times(raced) if family.out.is_cuda else _cpu_times(right, family.rival, seconds, count)
     best = min((times[name] for name in right), default=math.nan)
     for name in right:
         its = times.get(_BY_TRITON + name, math.nan)
@@ -443,8 +444,10 @@ def _failure(family: Family, call: Function, expected: torch.Tensor) -> str:
     return "" if off <= family.tolerance else f"wrong by {float(off):.1e} of the largest element"
 
 
-def _cpu_times(forms: Mapping[str, Function], rival: Function, seconds: float) -> dict[str, float]:
-    samples = compare({**forms, "torch": rival}, seconds=seconds * (len(forms) + 1))
+def _cpu_times(forms: Mapping[str, Function], rival: Function, seconds: float, count: int) -> dict[str, float]:
+    """Times in turns; of the processor where one thread does all work, as others may be at work on the machine."""
+    clock = time.thread_time if count == 1 else time.perf_counter
+    samples = compare({**forms, "torch": rival}, seconds=seconds * (len(forms) + 1), clock=clock)
     return {name: _quick(sample.times) for name, sample in samples.items()}
 
 

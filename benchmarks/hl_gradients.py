@@ -193,8 +193,10 @@ def _products(device: str) -> dict[str, Callable[[], Contest]]:
 
     def attend(causal: bool, width: int = 64) -> Contest:
         heads = [torch.randn(*lengths, width).to(dtype) for _ in range(3)]
+        own_tiles = hl.kernel(attention.attention.fn, autotune_effort="none")  # the example says how large they are
         return {
             "derived": backward(attention.attention, *heads, causal),
+            "derived, tiles by default": backward(own_tiles, *heads, causal),
             "eager": backward(lambda *a: F.scaled_dot_product_attention(*a, is_causal=causal), *heads),
         }
 

@@ -40,10 +40,8 @@ from tilewright import hl
 
 Arguments = tuple[torch.Tensor, ...]
 Found = dict[str, Any]
-_PATIENCE, _BEGINNING = (
-    1.5,
-    20.0,
-)  # times its seconds that Helion's search may take, and seconds that Helion takes to load
+_PATIENCE = 1.5  # times its seconds that Helion's search may take
+_BEGINNING = 20.0  # seconds that Helion takes to load
 
 
 def _product(m: int, n: int, k: int) -> Arguments:

@@ -245,6 +245,19 @@ def scaled_operands(a, b, u, v, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr
     tl.store(out + rows[:, None] * n + columns[None, :], acc)
 
 
+@spelled(SCALED_BLOCKS, _BLOCKS)
+def one_scaled_operand(a, b, u, v, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    rows, columns = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, k, BK):
+        p, block = start + tl.arange(0, BK), start // BK
+        s, t = tl.load(u + rows * (k // BK) + block), tl.load(v + columns // 128 * (k // BK) + block)
+        x = tl.load(a + rows[:, None] * k + p[None, :]).to(tl.float32) * s[:, None]
+        y = tl.load(b + columns[None, :] * k + p[:, None]).to(tl.float32)
+        acc += tl.dot(x, y) * t[None, :]
+    tl.store(out + rows[:, None] * n + columns[None, :], acc)
+
+
 # --- a loop in which a number begins anew, and that stays as it is ---
 
 OTHER_LOOPS: list[Spelling] = []

@@ -128,18 +128,6 @@ def test_parts_of_blocks_are_extents_of_what_is_made():
         bound.compile_config(hl.Config(block_sizes=[1]))
 
 
-def test_a_part_of_a_block_is_no_extent_of_a_view():
-    @hl.kernel
-    def kernel(x):
-        out = torch.empty_like(x)
-        for t in hl.tile(x.size(0)):
-            out[t.begin + hl.arange(t.block_size // 2)] = x[t].view(t.block_size // 2, 2).sum(-1)
-        return out
-
-    with pytest.raises(exc.SizeUsedAsNumber, match=r"(?s)part of a block.*view\(tile.block_size, 2\)"):
-        kernel(torch.zeros(8))
-
-
 @pytest.mark.parametrize("marked", [True, False])
 def test_comparisons_of_block_sizes_on_the_host(marked):
     @hl.kernel

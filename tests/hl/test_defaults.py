@@ -162,6 +162,63 @@ def test_products_that_need_others_are_made_by_few_warps(monkeypatch, width):
     assert (found["block_sizes"], found["num_warps"], found["num_stages"]) == ([1, 64, 64], 4, 2)
 
 
+def of_queries(q, k, v, up):
+    """Gradient of queries of an attention: the third product needs the other two, and goes on with the only sum."""
+    dq = torch.empty_like(q)
+    for tile_b, tile_m in hl.tile([q.size(0), q.size(1)]):
+        queries, ups = q[tile_b, tile_m, :], up[tile_b, tile_m, :]
+        total = hl.zeros([tile_b, tile_m, q.size(2)])
+        for tile_n in hl.tile(k.size(1)):
+            keys = k[tile_b, tile_n, :]
+            shares = torch.bmm(queries, keys.transpose(1, 2)).sigmoid()
+            parts = torch.bmm(ups, v[tile_b, tile_n, :].transpose(1, 2)) * shares
+            total = torch.baddbmm(total, parts.to(keys.dtype), keys)
+        dq[tile_b, tile_m, :] = total
+    return dq
+
+
+@pytest.mark.parametrize(("width", "rows", "warps"), [(64, 64, 4), (128, 128, 8)])
+def test_eight_warps_start_products_ahead_where_registers_hold_them(monkeypatch, width, rows, warps):
+    found = default(monkeypatch, H200, of_queries, *[(64, 2048, width)] * 4)
+    assert (found["block_sizes"], found["num_warps"]) == ([1, rows, 64], warps)
+
+
+def both_gradients(q, k, v, up):
+    """The kernels of a gradient, one after the other."""
+    dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+    for tile_b, tile_m in hl.tile([q.size(0), q.size(1)]):
+        queries, ups = q[tile_b, tile_m, :], up[tile_b, tile_m, :]
+        total = hl.zeros([tile_b, tile_m, q.size(2)])
+        for tile_n in hl.tile(k.size(1)):
+            keys = k[tile_b, tile_n, :]
+            shares = torch.bmm(queries, keys.transpose(1, 2)).sigmoid()
+            parts = torch.bmm(ups, v[tile_b, tile_n, :].transpose(1, 2)) * shares
+            total = torch.baddbmm(total, parts.to(keys.dtype), keys)
+        dq[tile_b, tile_m, :] = total
+    for tile_b, tile_n in hl.tile([k.size(0), k.size(1)]):
+        sum_k, sum_v = (hl.zeros([tile_b, tile_n, k.size(2)]) for _ in range(2))
+        for tile_m in hl.tile(q.size(1)):
+            queries, ups = q[tile_b, tile_m, :], up[tile_b, tile_m, :]
+            shares = torch.bmm(queries, k[tile_b, tile_n, :].transpose(1, 2)).sigmoid()
+            parts = torch.bmm(ups, v[tile_b, tile_n, :].transpose(1, 2)) * shares
+            sum_v = torch.baddbmm(sum_v, shares.transpose(1, 2), ups)
+            sum_k = torch.baddbmm(sum_k, parts.transpose(1, 2), queries)
+        dk[tile_b, tile_n, :], dv[tile_b, tile_n, :] = sum_k, sum_v
+    return dq, dk, dv
+
+
+def test_each_kernel_has_warps_of_its_own(monkeypatch):
+    found = default(monkeypatch, H200, both_gradients, *[(64, 2048, 128)] * 4)
+    assert (found["block_sizes"], found["num_warps"]) == ([1, 128, 64, 1, 64, 64], [8, 4])
+
+
+def test_warps_follow_the_tiles_that_are_given(monkeypatch):
+    monkeypatch.setattr(spec, "machine_of", lambda device: H200)
+    args = tuple(torch.empty(64, 2048, 128, dtype=torch.bfloat16) for _ in range(4))
+    choices = hl.kernel(both_gradients).bind(args).config_spec
+    assert choices.normalize({"block_sizes": [1, 64, 64, 1, 64, 64]})["num_warps"] == 4
+
+
 def sums_of_columns(x):
     total = torch.zeros([x.size(1)])
     for rows in hl.tile(x.size(0)):
@@ -184,7 +241,7 @@ def test_searches_try_what_a_gpu_can_hold(monkeypatch):
     found += choices.neighbors(choices.normalize({"block_sizes": [16, 16, 64]}))
     unrolled = [512 // config["block_sizes"][2] for config in found if config["static_ranges"][0]]
     assert len(unrolled) > 5 and max(unrolled) <= 8
-    tiles = [choices.facts.largest_tile(config)[0] / (32 * config["num_warps"]) for config in found]
+    tiles = [choices.facts.largest_tiles(config)[0][0] / (32 * config["num_warps"]) for config in found]
     assert 16 < max(tiles) <= 256  # elements a thread
 
 

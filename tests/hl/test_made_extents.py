@@ -114,13 +114,6 @@ def test_an_extent_of_one_tile_is_none_of_a_tensor():
         kernel(torch.zeros(10))
 
 
-def padded_beside_a_row(x, y):
-    out = x.new_empty([x.size(0)])
-    for t in hl.tile(x.size(0)):
-        out[t] = (hl.zeros([t, hl.next_power_of_2(x.size(1))]) + x[t, :]).sum(-1)
-    return out
-
-
 def a_tile_of_rows_beside_a_block(x, y):
     out = torch.empty_like(x)
     for i, j in hl.tile(x.size()):
@@ -138,17 +131,12 @@ def a_tile_expanded_as_a_block(x, y):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (
-            padded_beside_a_row,
-            r"size of tensor a \(.*next_power_of_2\(x.size\(1\)\)\) must match .*x.size\(1\)"
-            r".*hint: x\[tile, hl.arange\(hl.next_power_of_2\(x.size\(1\)\)\)\]",
-        ),
         (a_tile_of_rows_beside_a_block, r"\(j\) must match .*\(i\).*hint: .*value\[:, None\]"),
         (a_tile_expanded_as_a_block, r"expand.*i.*j"),
     ],
 )
 def test_extents_line_up_as_in_pytorch(function, message):
-    """What Helion lines up by its tiles, or pads, is refused with the names of the extents."""
+    """What Helion lines up by its tiles is refused with the names of the extents."""
     with pytest.raises(exc.TorchOpTracingError, match=f"(?s){message}"):
         hl.kernel(function, static_shapes=False)(torch.randn(10, 20), torch.randn(10))
 
@@ -173,3 +161,18 @@ def test_extents_that_happen_to_be_equal():
         torch.testing.assert_close(kernel(x, y), x + y)
         with pytest.raises((exc.TorchOpTracingError, AssertionError)):
             kernel(x, torch.randn(10, 21))
+
+
+def test_a_reshape_splits_an_open_size_by_half_of_another():
+    @hl.kernel(static_shapes=False)
+    def kernel(x, y):
+        half = x.size(1) // 2
+        out = torch.empty_like(y)
+        for t in hl.tile(y.size(0)):
+            first, second = hl.split(y[t, :].reshape([t, 2, half]).permute(0, 2, 1))
+            out[t, :] = hl.join(second, first).permute(0, 2, 1).reshape([t, 2 * half])
+        return out
+
+    for n in (64, 32):
+        x, y = torch.randn(3, n), torch.randn(5, n)
+        torch.testing.assert_close(kernel(x, y), torch.cat([y[:, n // 2 :], y[:, : n // 2]], 1))

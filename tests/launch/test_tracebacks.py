@@ -102,7 +102,7 @@ if __name__ == "__main__":
 ENDS = {
     "compile": "CompilationError: File", "warmup": "CompilationError: File", "precompile": "CompilationError: File",
     "source": "CompilationError: File", "argument": "ArgumentError: ", "missing": "ArgumentError: right: missing",
-    "option": "UnknownOptionError: ", "grid": "GridError: ", "grid function": "KeyError: 'nothing'",
+    "option": "UnknownOptionError: ", "grid": "GridError: ", "grid function": "UnknownOptionError: ",
     "known": "GridError: ", "tuned": "CompilationError: File", "heuristics": "CompilationError: File",
     "globals": "GlobalsChangedError: ", "hook": "LookupError: mine", "assertion": "DeviceAssertionError: ",
     "interpreted": "InterpreterError: File", "out of bounds": "InterpreterError: File",

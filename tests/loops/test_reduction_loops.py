@@ -72,6 +72,75 @@ def one_row(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
 
 
 @tilewright.jit
+def added_behind(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Three sums of one loop, of rows and of tiles, that are added behind it."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    even, odd, first = tl.zeros((BM,), tl.float32), tl.zeros((BM,), tl.float32), tl.zeros((BM, BN // 4), tl.float32)
+    for start in range(0, N, BN):
+        at = x + m[:, None] * N + start
+        a = tl.load(at + tl.arange(0, BN // 4))
+        n = BN // 4 + tl.arange(0, BN // 4)
+        b, c = tl.load(at + n), tl.load(at + BN // 2 + tl.arange(0, BN // 2))
+        first += a * a
+        even += tl.sum(b * b, 1)
+        odd += tl.sum(c * c, 1)
+    tl.store(out + m, tl.sum(first, 1) + even + odd)
+
+
+@tilewright.jit
+def two_loops(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Halves of each block in loops of their own."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN // 2)
+    even, odd = tl.zeros((BM,), tl.float32), tl.zeros((BM,), tl.float32)
+    for start in range(0, N, BN):
+        v = tl.load(x + m[:, None] * N + start + 2 * n)
+        even += tl.sum(v * v, 1)
+    for start in range(0, N, BN):
+        v = tl.load(x + m[:, None] * N + start + 2 * n + 1)
+        odd += tl.sum(v * v, 1)
+    tl.store(out + m, even + odd)
+
+
+@tilewright.jit
+def larger_of_two(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN // 2)
+    even, odd = tl.full((BM,), float("-inf"), tl.float32), tl.full((BM,), float("-inf"), tl.float32)
+    for start in range(0, N, BN):
+        at = x + m[:, None] * N + start + 2 * n
+        even = tl.maximum(even, tl.max(tl.load(at), 1))
+        odd = tl.maximum(odd, tl.max(tl.load(at + 1), 1))
+    tl.store(out + m, tl.maximum(even, odd))
+
+
+@tilewright.jit
+def kept_apart(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """One of two sums is wanted by itself, too."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN // 2)
+    even, odd = tl.zeros((BM,), tl.float32), tl.zeros((BM,), tl.float32)
+    for start in range(0, N, BN):
+        u = tl.load(x + m[:, None] * N + start + 2 * n)
+        v = tl.load(x + m[:, None] * N + start + 2 * n + 1)
+        even += tl.sum(u * u, 1)
+        odd += tl.sum(v * v, 1)
+    tl.store(out + m, (even + odd) + (even - even))
+
+
+@tilewright.jit
+def overwritten_between(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """What the first loop reads is written before the sums are added."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN // 2)
+    even, odd = tl.zeros((BM,), tl.float32), tl.zeros((BM,), tl.float32)
+    for start in range(0, N, BN):
+        v = tl.load(x + m[:, None] * N + start + 2 * n)
+        even += tl.sum(v * v, 1)
+    tl.store(x + m[:, None] * N + 2 * n, tl.zeros((BM, BN // 2), tl.float32))
+    for start in range(0, N, BN):
+        v = tl.load(x + m[:, None] * N + start + 2 * n + 1)
+        odd += tl.sum(v * v, 1)
+    tl.store(out + m, even + odd)
+
+
+@tilewright.jit
 def largest(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     acc = tl.full((BM, 8), float("-inf"), tl.float32)
@@ -212,6 +281,24 @@ def test_sums(kernel, N):
     out, found = launched(kernel, x)
     np.testing.assert_allclose(out, (x * x).sum(1), rtol=1e-5)
     assert any(d.taken for d in found)
+
+
+@pytest.mark.parametrize("N", [64, 192, 1024])
+@pytest.mark.parametrize("kernel", [added_behind, two_loops, kept_apart], ids=lambda kernel: kernel.fn.__name__)
+def test_sums_that_are_added_behind_loops(kernel, N):
+    x = numbers(N)
+    out, found = launched(kernel, x)
+    np.testing.assert_allclose(out, (x * x).sum(1), rtol=1e-5)
+    assert kernel is kept_apart or all(d.taken for d in found)
+
+
+def test_the_larger_of_two_and_what_is_overwritten():
+    x = numbers(256)
+    out, found = launched(larger_of_two, x)
+    np.testing.assert_array_equal(out, x.max(1))
+    assert all(d.taken for d in found)
+    out, _ = launched(overwritten_between, x.copy())
+    np.testing.assert_allclose(out, (x * x).sum(1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("N", [1, 63, 64, 65, 128, 200, 1000])

@@ -31,6 +31,7 @@ PLANNERS = {
     "nvidia/emit/answers.py": {"_reach": "ACCESS"},
     "nvidia/emit/reduce.py": {"_told": "REDUCTION"},
     "cpu/plan/row_dots_to_sums.py": {"_computed": "DOT_AS_SUM"},
+    "cpu/plan/narrow_dots.py": {"_narrow": "NARROWED"},
     "cpu/plan/swap_operands.py": {"_swapped": "SWAPPED"},
     "cpu/plan/unroll_reductions.py": {"_slices": "UNROLLED_REDUCTION"},
     "cpu/plan/interleaved_stores.py": {"_recognise": "INTERLEAVED"},

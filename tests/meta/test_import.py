@@ -100,6 +100,13 @@ def test_a_back_end_that_only_launches_loads_no_compiler(tmp_path, backend):
     assert_no_compiler(loaded(tmp_path, text))
 
 
+def test_what_times_kernels_loads_no_compiler(tmp_path):
+    """The worker of a search begins with this, and what it measures others have compiled."""
+    modules = loaded(tmp_path, "import tilewright.testing, tilewright.hl.tune.program")
+    assert "torch" in modules and not parts(modules, "xdsl", "llvmlite", "hypothesis", *COMPILER)
+    assert not parts(modules, "tilewright.launch.interpret", "tilewright.gradients")
+
+
 PROCESSOR_TIME = """
 import time
 begin = time.process_time()

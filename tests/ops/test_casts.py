@@ -218,6 +218,7 @@ def test_sixty_four_bit_integers_round_once_to_bfloat16() -> None:
     tie = 2**62 + 2**54
     assert converted(np.int64(tie), dtypes.int64, dtypes.bfloat16) == float(2**62)
     assert converted(np.int64(tie + 1), dtypes.int64, dtypes.bfloat16) == float(2**62 + 2**55)
+    assert converted(np.uint64(2**63 + 2**55 + 1), dtypes.uint64, dtypes.bfloat16) == float(2**63 + 2**56)  # one number
 
 
 @pytest.mark.parametrize("source", [d for d in dtypes.ALL_DTYPES if not d.is_bool()], ids=ids)

@@ -237,12 +237,12 @@ class AffineAnalysis:
         facts: of the function; without them nothing is known of what is not affine.
 
     Attributes:
-        taken_for: values that count as one of their operands, which whoever asks knows that they are.
+        taken_for: values that have other forms where whoever asks is (`as_operand`, for one).
     """
 
     def __init__(self, opaque: Callable[[SSAValue], bool], facts: ElementFacts | None = None) -> None:
         self._opaque, self.facts = opaque, facts
-        self.taken_for: dict[SSAValue, SSAValue] = {}
+        self.taken_for: dict[SSAValue, Rule] = {}
         self._ints: dict[tuple[SSAValue, Index], Form] = {}
         self._pointers: dict[tuple[SSAValue, Index], PointerForm] = {}
         self._looked_at: set[SSAValue] = set()
@@ -288,7 +288,7 @@ class AffineAnalysis:
         op = defining_op(value)
         if op is None or not is_tile(value) or self._opaque(value):
             return None
-        rule = _taken_for if value in self.taken_for else _RULES.get(type(op)) or (_view if is_view(op) else None)
+        rule = self.taken_for.get(value) or _RULES.get(type(op)) or (_view if is_view(op) else None)
         return rule if rule is not None and bit_width(element_type(value.type)) >= 32 else None
 
     def _integer(self, value: SSAValue, index: Index) -> Form:
@@ -407,8 +407,9 @@ def _range(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form:
     return Form(Poly.of(start)).plus(_of_bits(index[0]))
 
 
-def _taken_for(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form:
-    return analysis.integer(analysis.taken_for[value], index)
+def as_operand(operand: SSAValue) -> Rule:
+    """The rule of an elementwise value that is its operand."""
+    return lambda analysis, value, index: analysis.integer(operand, index)
 
 
 def _view(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form:

@@ -52,7 +52,13 @@ def are_bounds(mask: SSAValue, index: Index, analysis: AffineAnalysis, most: int
 
 
 def below_zero(
-    value: SSAValue, index: Index, analysis: AffineAnalysis, instead: str, *, of_rows: bool = False
+    value: SSAValue,
+    index: Index,
+    analysis: AffineAnalysis,
+    instead: str,
+    *,
+    of_rows: bool = False,
+    negative: Sequence[Form] = (),
 ) -> Answer[Form]:
     """The form that is negative where a part of a mask is true; the form -1 where it is always true.
 
@@ -62,6 +68,7 @@ def below_zero(
         analysis: of the function.
         instead: what to write, if it is nothing of the kind.
         of_rows: whether values that are not affine may be in the form, as those that a mask has of each row.
+        negative: forms that are known to be negative.
     """
     op = defining_op(value)
     assert op is not None
@@ -70,7 +77,7 @@ def below_zero(
     predicate = op.attr_values()["predicate"]
     both = [analysis.integer(v, i) for v, i in operand_indices(value, index)]
     if predicate in ("eq", "ne"):
-        form = _beside(*both) if predicate == "ne" else None
+        form = _beside(both[0], both[1], negative) if predicate == "ne" else None
         return Yes(form) if form is not None else No("the mask compares for equality", op, instead)
     sides = _sides(op, predicate, both)
     if sides is None:
@@ -87,11 +94,22 @@ def below_zero(
     return Yes(Form(Poly.of(-1)) if _always_negative(form) else form)
 
 
-def _beside(one: Form, other: Form) -> Form | None:
+def _beside(one: Form, other: Form, negative: Sequence[Form]) -> Form | None:
     """The form that is negative where two numbers differ, of which one is never smaller than the other."""
     differences = one.plus(other, Poly.of(-1)), other.plus(one, Poly.of(-1))
-    known = (form for form in differences if not form.residual and _always_negative(form.plus(Form(Poly.of(-1)))))
-    return next(map(_scaled_down, known), None)
+    for form in differences:
+        less = form.plus(Form(Poly.of(-1)))
+        if any(_is_at_most(less, known) for known in negative):
+            return form
+        if not form.residual and _always_negative(less):
+            return _scaled_down(form)
+    return None
+
+
+def _is_at_most(form: Form, other: Form) -> bool:
+    """Whether a form is another one, less some number."""
+    more = expanded(form.constant + -other.constant).constant
+    return more is not None and more <= 0 and (form.coords, form.residual) == (other.coords, other.residual)
 
 
 def _sides(op: Operation, predicate: str, forms: Sequence[Form]) -> Sequence[Form] | None:

@@ -129,14 +129,9 @@ class DiskCache:
         goes on without. Look for the entry again inside: another process may have written it meanwhile.
         """
         path = self._path(key).with_suffix(".lock")
-        handle = None if self._read_only or self.max_bytes <= 0 else _locked(path)
-        try:
+        kept = not self._read_only and self.max_bytes > 0
+        with locked(path, stays=False) if kept else contextlib.nullcontext():  # who waits looks for the entry first
             yield
-        finally:
-            if handle is not None:
-                _remove(path)  # who waits has it open, and looks for the entry first
-                system.this().unlock(handle)
-                os.close(handle)
 
     def entries(self) -> Iterator[tuple[str, Path, os.stat_result]]:
         """(key, file, status) of every entry."""
@@ -285,16 +280,22 @@ def _read_plain(path: Path) -> tuple[bytes, os.stat_result]:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock that a file stands for; one process or thread at a time has it. The file stays.
+def locked(path: Path, stays: bool = True) -> Iterator[None]:
+    """Hold the lock that a file stands for; one process or thread at a time has it.
 
     Who waits too long, or where files cannot be locked, goes on without.
+
+    Args:
+        path: of the file, which is made if it is missing.
+        stays: whether the file does; else it is removed while it is locked, and who waits has the removed one open.
     """
     handle = _locked(path)
     try:
         yield
     finally:
         if handle is not None:
+            if not stays:
+                _remove(path)
             system.this().unlock(handle)
             os.close(handle)
 

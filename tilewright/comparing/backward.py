@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.base.errors import ArgumentError
 from tilewright.base.grids import Grid
+from tilewright.base.lazy import lazy_module
 from tilewright.comparing.differences import difference, plain, tolerance_of
-from tilewright.launch.gradient import grad
+
+if TYPE_CHECKING:
+    from tilewright.launch import gradient
+else:  # with the language; loaded when somebody wants to hold a backward against one
+    gradient = lazy_module("tilewright.launch.gradient")
 
 
 def assert_backward(
@@ -47,7 +52,7 @@ def assert_backward(
     Example:
         >>> assert_backward(silu, lambda d_y_ptr: [silu_backward(x, d_y_ptr)], (x, y, n), grid=(4,), wrt=["x_ptr"])
     """
-    derived, named = grad(kernel, wrt), dict(zip(kernel.arg_names, args, strict=False)) | constants
+    derived, named = gradient.grad(kernel, wrt), dict(zip(kernel.arg_names, args, strict=False)) | constants
     drawn = {f"d_{n}": _drawn(named[n], seed + at) for at, n in enumerate(derived.outputs(*args, **constants))}
     shadows = {f"d_{name}": _zeros(named[name]) for name in wrt}
     derived[grid](*args, **constants, **drawn, **shadows)

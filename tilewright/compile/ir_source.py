@@ -103,7 +103,7 @@ class IRSource:
             def run(source: IRSource, metadata: dict[str, Any]) -> ModuleOp:
                 metadata["params"] = list(request.specialization.names)
                 module = text.parse_module(source.contents.decode(), str(source.path))
-                ir_text.refuse_effects(module)
+                ir_text.refuse_effects(module, request.target)
                 united.note_shared_memory(module, request.specialization)
                 return simplify(module, metadata, request, pipeline.SIMPLIFY_TEXT)
 

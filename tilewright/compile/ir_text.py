@@ -6,6 +6,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Attribute
 
 from tilewright.base.errors import TilewrightError, UnsupportedError
+from tilewright.base.target import Target
 from tilewright.frontend import ordered
 from tilewright.ir.types import TilePointerType, dtype_of
 from tilewright.ir.walk import every
@@ -38,13 +39,13 @@ def _public_function(module: ModuleOp) -> FuncOp:
     return public[0]
 
 
-def refuse_effects(module: ModuleOp) -> None:
-    """Raise UnsupportedError for reductions and scans that print or assert: the front end makes loops of these."""
+def refuse_effects(module: ModuleOp, target: Target) -> None:
+    """Raise UnsupportedError for reductions and scans that run in order: the front end makes loops of these."""
     for op in every(module, ReduceOp, ScanOp):
-        if ordered.has_effects(op.regions[0]):
+        if ordered.runs_in_order(op.regions[0], target):
             raise UnsupportedError(
-                f"{op.name} with a function that prints or asserts is not compiled from text",
-                hint="compile the kernel from its Python source, or take the print out of the text",
+                f"{op.name} with a function that prints or asserts, or loops on a CPU, is not compiled from text",
+                hint="compile the kernel from its Python source, or take the print or the loop out of the text",
             )
 
 

@@ -29,20 +29,22 @@ _OTHER_NAMES = {
 _ATTRIBUTES_OF_TORCH = {
     "size": "x.shape[0]", "dim": "len(x.shape)", "ndim": "len(x.shape)", "nelement": "x.numel", "t": "x.T",
     "float": "x.to(tl.float32)", "half": "x.to(tl.float16)", "double": "x.to(tl.float64)", "int": "x.to(tl.int32)",
-    "astype": "x.to(tl.float32)",
+    "astype": "x.to(dtype)",
     "long": "x.to(tl.int64)", "bool": "x != 0", "unsqueeze": "x[:, None]", "squeeze": "x.reshape(shape)",
 }  # fmt: skip
 _WRITTEN_OUT = {
     "mean": "tl.sum(x, axis) / n", "average": "tl.sum(x, axis) / n", "norm": "tl.sqrt(tl.sum(x * x, axis))",
     "var": "tl.sum(d * d, axis) / n of d = x - mean", "std": "tl.sqrt(tl.sum(d * d, axis) / n) of d = x - mean",
     "any": "tl.max(x, axis) != 0", "all": "tl.min(x, axis) != 0", "random": "tl.rand(seed, offsets)",
+    "thread_id": "tl.arange(0, BLOCK): a program has no threads, it has elements",
+    "block_id": "tl.program_id(axis)", "syncthreads": "tl.debug_barrier(), or nothing: tiles need none",
 }  # fmt: skip
 OPERATORS: dict[type[ast.AST], str] = {
     ast.MatMult: "write tl.dot(a, b)",
     ast.In: "compare with each value, or test constants only",
     ast.NotIn: "compare with each value, or test constants only",
 }
-NO_SHAPE = "pointers and single numbers have no shape: pass sizes as parameters"
+NO_SHAPE = "pointers and single numbers have no shape: pass sizes as arguments of the kernel"
 _LIST_METHODS = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"})
 
 
@@ -79,6 +81,15 @@ def attribute_hint(value: Any, name: str) -> str | None:
     if isinstance(unwrap(value), (bool, int, float)) and hasattr(tensor, name):
         return f"it is a compile-time value here, as an argument that is 1 is: write tl.to_tensor(x).{name}"
     return close_name(name, dir(value)) or function_hint(name)
+
+
+def operand_hint(operands: Iterable[Any]) -> str | None:
+    """What to do about operands that no operator takes."""
+    if any(unwrap(operand) is None for operand in operands):
+        return "an argument that may be None is asked for first: if x is not None"
+    if any(isinstance(operand, tuple) for operand in operands):
+        return "take an element of the tuple, n[0], or pass that as the argument"
+    return None
 
 
 def power_hint(exponent: Any) -> str:

@@ -17,7 +17,7 @@ from tilewright.base import dtypes
 from tilewright.base.dtypes import Type
 from tilewright.base.options import Options
 from tilewright.base.target import Target
-from tilewright.frontend.ordered import combine_in_order, has_effects
+from tilewright.frontend.ordered import combine_in_order, runs_in_order
 from tilewright.ir.op import TileOp
 from tilewright.ir.types import to_ir
 from tilewright.ops.broadcast import SplatOp
@@ -105,7 +105,7 @@ class IRBuilder(Emitter):
             source = operands[0].owner  # type: ignore[union-attr]
             if isinstance(source, ConstantOp):
                 return (self._constant_tile(source, call.result_types[0]),)
-        if (cls is ReduceOp or cls is ScanOp) and has_effects(regions[0]):
+        if (cls is ReduceOp or cls is ScanOp) and runs_in_order(regions[0], self.target):
             tiles: Any = operands[0]
             return combine_in_order(self, tiles, call.attrs, regions[0], scan=cls is ScanOp)
         op = cls.build_op(operands, call.result_types, call.attrs, regions)  # type: ignore[arg-type]

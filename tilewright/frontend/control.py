@@ -397,5 +397,10 @@ def _ternary(frame: Frame, node: ast.IfExp) -> Any:
 
 def finish_function(frame: Frame, ended: bool) -> Any:
     """The value of a function whose body has been visited; `NOTHING` if it returns none."""
+    if not ended and any(value is not NOTHING for _, value in frame.returns):
+        frame.builder.warn(
+            f"{frame.source.name} returns a value on some ways and ends without one on others, where the result is "
+            "undefined: return a value at its end"
+        )
     value = close_exits(frame, frame.value if ended else UNDEFINED)
     return NOTHING if value is UNDEFINED else value

@@ -226,9 +226,8 @@ def _is_operand(value: Any) -> bool:
 
 def _no_operator(kind: type[ast.AST], *operands: Any) -> LanguageTypeError:
     kinds = " and ".join(f"'{type_text(v)}'" for v in operands)
-    hint = advice.power_hint(operands[-1]) if kind is ast.Pow else advice.OPERATORS.get(kind)
-    if any(unwrap(operand) is None for operand in operands):
-        hint = "an argument that may be None is asked for first: if x is not None"
+    of_kind = advice.power_hint(operands[-1]) if kind is ast.Pow else advice.OPERATORS.get(kind)
+    hint = advice.operand_hint(operands) or of_kind
     return LanguageTypeError(f"unsupported operand type(s) for {_SIGNS.get(kind, kind.__name__)}: {kinds}", hint=hint)
 
 

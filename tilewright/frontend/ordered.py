@@ -1,11 +1,13 @@
-"""Reductions and scans whose function prints or asserts: they run element by element, so that each effect happens.
+"""Reductions and scans whose function prints, asserts or, on a CPU, loops: they run element by element.
 
     for j in rows:                           the other dimensions, taken together
         acc = x[j, 0]
         for i in 1 .. N:   acc = f(acc, x[j, i]);   a scan: out[j, i] = acc
         a reduction: out[j] = acc
 
-Elsewhere the elements are combined in tiles, in an order of the back end's choosing.
+So each effect happens. Elsewhere the elements are combined in tiles, in an order of the back end's choosing: a GPU has
+an element in each thread, which may loop; a CPU has one in each lane, so that branches become selections
+(`passes/selections.py`).
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.ir import Region
+from xdsl.ir import Operation, Region
+from xdsl.traits import RecursivelySpeculatable
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType
+from tilewright.base.target import Target
+from tilewright.ir.effect_traits import effects
 from tilewright.ir.types import dtype_of, element_type, shape_of
 from tilewright.ir.walk import contains
 from tilewright.ops.broadcast import splat_to
@@ -27,15 +32,25 @@ from tilewright.ops.creation import arange
 from tilewright.ops.debug import AssertOp, PrintOp
 from tilewright.ops.functions.operators import add, equal, mul, where
 from tilewright.ops.functions.shape import permute, reshape_to
+from tilewright.ops.functions.target import is_cuda
 from tilewright.ops.gather import gather
 from tilewright.ops.values import tensor
 
 Tensors = Sequence[tensor]
 
 
-def has_effects(body: Region) -> bool:
-    """Whether the function of a reduction or scan prints or asserts."""
-    return contains(body, PrintOp, AssertOp)
+def runs_in_order(body: Region, target: Target) -> bool:
+    """Whether the function of a reduction or scan can only run on one element at a time."""
+    return contains(body, PrintOp, AssertOp) or (not is_cuda(target) and not all(map(may_run_unasked, body.block.ops)))
+
+
+def may_run_unasked(op: Operation) -> bool:
+    """Whether an operation of such a function, branches with their sides, may run where nobody wants its result."""
+    if op.regions:
+        inner = (each for region in op.regions for block in region.blocks for each in block.ops)
+        return op.has_trait(RecursivelySpeculatable) and all(map(may_run_unasked, inner))
+    done = effects(op)
+    return done is not None and not done
 
 
 def combine_in_order(b: Any, operands: Sequence[Any], attrs: Any, body: Region, *, scan: bool) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType, PointerType, Type
 from tilewright.base.errors import LanguageTypeError, LanguageValueError
 from tilewright.base.naming import home_of
-from tilewright.frontend.advice import call_hint
+from tilewright.frontend.advice import NO_SHAPE, call_hint
 from tilewright.frontend.expressions import attribute, static_items, wrap
 from tilewright.frontend.frame import Frame
 from tilewright.frontend.iteration import SEQUENCE_FUNCTIONS
@@ -85,7 +85,8 @@ def _number(python: Any) -> Callable[..., Any]:
 
 def _len(frame: Frame, value: Any) -> Any:
     if isinstance(value, tensor):
-        raise LanguageTypeError(f"len() of a tensor of type {value.type}", hint="use x.shape[0] or x.numel")
+        hint = NO_SHAPE if value.type.is_ptr() else "use x.shape[0] or x.numel"
+        raise LanguageTypeError(f"len() of a tensor of type {value.type}", hint=hint)
     items = static_items(value, counted=True)
     return constexpr(len(unwrap(value) if items is None else list(items)))
 

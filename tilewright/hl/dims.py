@@ -21,13 +21,34 @@ def _atom(kind: str, axis: int, sample: int) -> Atom:
 
 def all_lanes(atom: Atom) -> Atom:
     """A size that the program chose, where all lanes count: no loop's last tile cuts them."""
-    return Atom("all", atom.key, atom.text, (Sym.of(atom),), atom.sample)
+    key = atom.written if atom.kind == "op" else atom.key
+    return Atom("all", key, atom.text, (Sym.of(atom),), atom.sample)
 
 
 def cut_atom(atom: Atom) -> Atom:
     """The size of which `atom` is all lanes, or `atom` itself."""
     size = atom.args[0].atom if atom.kind == "all" else None
     return atom if size is None else size
+
+
+def part_of(atom: Atom) -> tuple[Atom, int] | None:
+    """(a block size, by what it is divided) where an atom is such a quotient, `tile.block_size // 2`."""
+    if atom.kind != "op" or atom.key != "//" or type(atom.args[1]) is not int or not isinstance(atom.args[0], Sym):
+        return None
+    block = atom.args[0].atom
+    return (block, atom.args[1]) if block is not None and block.kind == "block" and atom.args[1] > 0 else None
+
+
+def part(block: Atom, by: int) -> Atom:
+    """The size of a block in parts of `by` lanes."""
+    return Atom("op", "//", args=(Sym.of(block), by), sample=block.sample // by)
+
+
+def block_of(atom: Atom) -> Atom:
+    """The block size of which an atom is a part, all lanes, or it itself."""
+    atom = cut_atom(atom)
+    found = part_of(atom)
+    return atom if found is None else found[0]
 
 
 @dataclass(eq=False, repr=False)
@@ -50,6 +71,8 @@ class Axis:
         parent: of a jagged axis the value that holds the end of each lane.
         wide: whether its indices pass 32 bits.
         backward: whether the last tile comes first.
+        multiple: a number that divides the block size: the kernel takes so many lanes together.
+        least: the smallest block size of which the parts that the kernel makes have lanes.
     """
 
     id: int
@@ -66,6 +89,13 @@ class Axis:
     parent: Any = None
     wide: bool = False
     backward: bool = False
+    multiple: int = 1
+    least: int = 1
+
+    @property
+    def parts(self) -> list[tuple[int, Atom]]:
+        """(by what the block size is divided, the quotient) of all quotients that are whole."""
+        return [(by, part(self.size, by)) for by in range(2, self.multiple + 1) if self.multiple % by == 0]
 
     @property
     def size(self) -> Atom:

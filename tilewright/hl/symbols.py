@@ -236,6 +236,8 @@ class Sym(_Whole):
     def __floordiv__(self, other: Any) -> Any:
         if type(other) is not int or not other:
             return _opaque("//", self, other)
+        if other > 0 and (inner := self.atom) is not None and inner.key == "//" and type(inner.args[1]) is int:
+            return inner.args[0] // (inner.args[1] * other) if inner.args[1] > 0 else _opaque("//", self, other)
         whole, rest = _divided(self, other)
         return whole + (_opaque("//", rest, other) if isinstance(rest, Sym) else rest // other)
 
@@ -318,22 +320,10 @@ class ChosenLater(exc.SizeUsedAsNumber):
 def number_needed(value: object) -> exc.SizeUsedAsNumber:
     """The error for a symbol that is needed as a plain number."""
     kind = ChosenLater if isinstance(value, Sym) and is_chosen(value) else exc.SizeUsedAsNumber
-    if kind is ChosenLater and isinstance(value, Sym) and any(map(_is_part, value.terms)):
-        return kind(
-            f"{value!r} is the extent of a part of a block, which need not divide it",
-            hint="loop over the parts, and take two for one with hl.arange(tile.block_size * 2) and "
-            ".view(tile.block_size, 2)",
-        )
     return kind(
         f"{value!r} is not known while the kernel is traced, and a Python number is needed here",
         hint="compute with it directly, decide with torch.where, or make it a constant with hl.specialize on the host",
     )
-
-
-def _is_part(atom: Atom) -> bool:
-    """Whether an operation is the quotient of what nothing but a configuration chooses."""
-    inner = [found for arg in atom.args if isinstance(arg, Sym) for found in arg.atoms()]
-    return atom.key == "//" and all(found.kind in ("block", "tunable", "op") for found in inner)
 
 
 def is_chosen(value: Sym) -> bool:
@@ -342,7 +332,7 @@ def is_chosen(value: Sym) -> bool:
 
 
 # Comparison and true division of symbols depend on whether host or device code is traced; `trace` puts them in.
-_hooks: dict[str, Callable[..., Any]] = {}
+_hooks: dict[str, Callable[..., Any]] = {"power": lambda value, power: power}
 
 
 def set_hooks(
@@ -352,6 +342,11 @@ def set_hooks(
 ) -> None:
     """What comparing, dividing and arithmetic with floating-point numbers does while a kernel is traced."""
     _hooks["compare"], _hooks["divide"], _hooks["mixed"] = compare, divide, mixed
+
+
+def set_power_hook(power: Callable[[Any, Any], Any]) -> None:
+    """What the next power of two of a size is, from the size and the power, while a kernel is traced."""
+    _hooks["power"] = power
 
 
 def compare(op: str, left: Any, right: Any) -> Any:
@@ -480,7 +475,8 @@ def cdiv(value: Any, size: Any) -> Any:
 
 def next_power_of_2(value: Any) -> Any:
     """The smallest power of two that is not below a size."""
-    return _opaque("next_power_of_2", value) if isinstance(value, Sym) else _RUN["next_power_of_2"](value)
+    made = _opaque("next_power_of_2", value) if isinstance(value, Sym) else _RUN["next_power_of_2"](value)
+    return _hooks["power"](value, made)
 
 
 def _opaque(op: str, *args: Any) -> Any:

@@ -13,6 +13,7 @@ from tilewright.language.core import (
     range,
     static_range,
 )
+from tilewright.language.inline_assembly import inline_asm_elementwise
 from tilewright.language.mapping import map_elementwise
 from tilewright.language.polling import atomic_poll
 from tilewright.language.random import (
@@ -65,7 +66,6 @@ from tilewright.ops.functions.debug import (
     device_assert,
     device_print,
     expect_zero,
-    inline_asm_elementwise,
     static_assert,
     static_print,
 )

@@ -45,6 +45,15 @@ LAUNCH_OPTIONS = frozenset(
 _KEYWORDS = LAUNCH_OPTIONS | FOREIGN.keys()
 
 
+class NamedArguments(dict[str, Any]):
+    """Arguments of a launch as functions of the user read them; it says which it has when it is asked for another."""
+
+    def __missing__(self, name: Any) -> Any:
+        raise UnknownOptionError(
+            f"the launch has no argument {name!r}", hint=f"a grid or heuristic can ask for {', '.join(self) or 'none'}"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call of a kernel, bound and specialised.
@@ -77,7 +86,7 @@ class Call:
 
     def by_name(self) -> dict[str, Any]:
         """What was passed, by parameter name: what a callable grid and hooks are given."""
-        return {param.name: value for param, value in zip(self.params, self.values, strict=True)}
+        return NamedArguments({param.name: value for param, value in zip(self.params, self.values, strict=True)})
 
     def placement(self, target: Target, kernel: str) -> Placement:
         """Where the launch goes with code for `target`.

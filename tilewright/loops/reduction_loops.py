@@ -17,7 +17,7 @@ reductions do anyway; each is computed as it was, so what is not finite comes ou
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -38,13 +38,13 @@ from tilewright.loops.nest import ZERO, Index, Load, Node, Opaque, Poly, as_elem
 from tilewright.loops.operands import FINITE, Computed, Elements, choice, shared_choice
 from tilewright.loops.products import Term, fingerprint
 from tilewright.loops.raising import VIEWS, Raising
-from tilewright.loops.reductions import Piece, Reduction, reductions_at
+from tilewright.loops.reductions import Piece, Reduction, ends_reductions, reductions_at
 from tilewright.loops.subjects import REDUCTION_LOOPS
 from tilewright.loops.terms import collected
 from tilewright.ops.broadcast import BroadcastOp, SplatOp
 from tilewright.ops.casts import ExtFOp, ExtSIOp, SIToFPOp, TruncFOp, UIToFPOp
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.control import ForOp, FuncOp
+from tilewright.ops.control import FuncOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, AddIOp, MulFOp, MulIOp, NegFOp, SelectOp, SubFOp, SubIOp
 from tilewright.ops.memory import LoadOp
@@ -120,7 +120,7 @@ class _Normal:
 def normalize_reduction_loops(function: FuncOp, decisions: Decisions, rows: Rows) -> bool:
     """Rewrite all reductions of a function that are none in normal form; says whether there was one."""
     changed, raising = False, None
-    ops = [op for op in walk(function) if isinstance(op, (ForOp, ReduceOp))]
+    ops = [op for op in walk(function) if ends_reductions(op)]
     places = {op: number for number, op in enumerate(ops)}
     for op in sorted(ops, key=lambda op: (len([*ancestors(op)]), -places[op])):  # the largest reductions first
         if op.parent is None:
@@ -144,9 +144,9 @@ def normalize_reduction_loops(function: FuncOp, decisions: Decisions, rows: Rows
 
 def _normal(raising: Raising, group: Sequence[Reduction], rows: Rows) -> Answer[list[_Normal]]:
     """The reductions of a loop as those of one loop."""
-    normals = list[_Normal]()
+    normals, taken = list[_Normal](), set[SSAValue]().union(*(found.taken for found in group))
     for found in group:
-        answer = _one(raising, found, rows, len(group))
+        answer = _one(raising, found, rows, taken)
         if isinstance(answer, No):
             return answer
         normals.append(answer.plan)
@@ -156,7 +156,7 @@ def _normal(raising: Raising, group: Sequence[Reduction], rows: Rows) -> Answer[
     return Yes(normals, f"{first.width} {what} at a time")
 
 
-def _one(raising: Raising, found: Reduction, rows: Rows, count: int) -> Answer[_Normal]:
+def _one(raising: Raising, found: Reduction, rows: Rows, taken: Collection[SSAValue]) -> Answer[_Normal]:
     reader, terms, values = Elements(raising, found.early, found.row), list[Term](), list[Computed]()
     for piece in found.pieces:
         answer = reader.product(piece.factors, sum(map(Poly.atom, piece.ranges), ZERO))
@@ -166,7 +166,7 @@ def _one(raising: Raising, found: Reduction, rows: Rows, count: int) -> Answer[_
             return No("it combines what is not loaded", found.root)
         values.append(answer.plan)
         terms.append(_term(found, piece, answer.plan))
-    no = _something_else(found, [leaf.load for value in values for leaf in value.leaves], count)
+    no = _something_else(found, [leaf.load for value in values for leaf in value.leaves], taken)
     no = no or (None if found.loops else _made_twice(found, values))
     if no is not None:
         return no
@@ -176,10 +176,11 @@ def _one(raising: Raising, found: Reduction, rows: Rows, count: int) -> Answer[_
     return _of_term(raising, found, one, values[-1], rows)
 
 
-def _something_else(found: Reduction, loads: Sequence[LoadOp], count: int) -> No | None:
-    """What the loops do beside so many reductions; None if it is nothing."""
+def _something_else(found: Reduction, loads: Sequence[LoadOp], taken: Collection[SSAValue]) -> No | None:
+    """What the loops do beside reductions that take these results of theirs; None if it is nothing."""
     for loop in found.loops:
-        no = beside(loop, found.loops, "reductions", (ReduceOp,), count)
+        most = len([result for result in loop.results if result in taken])
+        no = beside(loop, found.loops, "reductions", (ReduceOp,), most)
         if no is not None:
             return no
     outside = found.outside

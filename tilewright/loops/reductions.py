@@ -23,7 +23,7 @@ from tilewright.loops.raising import VIEWS, Raising
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import AddFOp, FmaOp, MulFOp, SelectOp
 from tilewright.ops.reduce import ReduceOp, single_operation
-from tilewright.ops.spec import Monoid, spec_of
+from tilewright.ops.spec import REGISTRY, Monoid, spec_of
 
 
 @dataclass(slots=True)
@@ -118,6 +118,29 @@ def reductions_at(raising: Raising, root: Operation) -> list[Reduction] | No | N
     return group
 
 
+def ends_reductions(op: Operation) -> bool:
+    """Whether an operation may give what loops and reductions combine: it is one, or combines the results of some."""
+    if op.regions:
+        return isinstance(op, (ForOp, ReduceOp))
+    return _combines_reductions(op)
+
+
+def _combines_reductions(op: Operation) -> bool:
+    spec = REGISTRY.get(op.name)
+    return spec is not None and spec.monoid is not None and all(_is_part(v, type(op)) for v in op.operands)
+
+
+def _is_part(value: SSAValue, combine: type[Operation]) -> bool:
+    """Whether a value that nobody else wants is the result of a loop or a reduction, or of several combined."""
+    op = defining_op(value)
+    while value.has_one_use() and op is not None and type(op) in VIEWS:
+        value = op.operands[0]
+        op = defining_op(value)
+    if op is None or not value.has_one_use():
+        return False
+    return ends_reductions(op) and (bool(op.regions) or type(op) is combine)
+
+
 def _end(root: Operation, result: SSAValue) -> tuple[Operation, SSAValue]:
     """Where a reduction ends that a loop's result is a part of."""
     value = result
@@ -149,6 +172,8 @@ def _combine_of(root: Operation, result: SSAValue) -> tuple[type[Operation], Map
     """By what a loop or a reduction combines, if the order does not matter."""
     if isinstance(root, ReduceOp):
         op = single_operation(root.regions[0].block)
+    elif not root.regions:
+        op = root
     else:
         last = root.regions[0].block.last_op
         assert last is not None

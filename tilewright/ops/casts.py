@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 from xdsl.irdl import irdl_op_definition, opt_prop_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -289,6 +289,15 @@ register(
         vjp=vjps.convert,
     )
 )
+
+
+def is_exact(op: Operation) -> bool:
+    """Whether an operation is a conversion that loses nothing: every number becomes itself, in a wider type."""
+    if isinstance(op, FpToFpOp):
+        source, target = (element_type(value.type) for value in (op.operands[0], op.results[0]))
+        return bit_width(source) == 8 < bit_width(target)
+    return isinstance(op, ExtFOp | ExtSIOp)
+
 
 BitcastOp = define(ConversionOp, "tt.bitcast", "The same bits as another type of the same width.")
 IntToPtrOp = define(ConversionOp, "tt.int_to_ptr", "A 64-bit integer as an address.")

@@ -92,7 +92,7 @@ _ACCUMULATORS = {"i8": ("i32",), "f16": ("f32", "f16"), "bf16": ("f32",), "f32":
 _FP8_ACCUMULATORS = ("f32", "f16")
 
 
-def _accumulators(element: Attribute) -> tuple[str, ...]:
+def accumulators(element: Attribute) -> tuple[str, ...]:
     """IR names of the accumulator types that operands of type `element` allow."""
     dtype = dtype_of(element)
     return _FP8_ACCUMULATORS if dtype.is_fp8() else _ACCUMULATORS.get(dtype.ir_name, ())
@@ -109,11 +109,11 @@ def _infer_dot(call: Call) -> Sequence[Attribute]:
     a_type, b_type = element_type(a), element_type(b)
     if a_type != b_type and not (dtype_of(a_type).is_fp8() and dtype_of(b_type).is_fp8()):
         raise DTypeError(f"Both operands must be same dtype. Got {a_type} and {b_type}")
-    if not _accumulators(a_type):
+    if not accumulators(a_type):
         raise DTypeError(f"Unsupported lhs dtype {a_type}")
-    if element_type(c) not in [scalar_type(name) for name in _accumulators(a_type)]:
+    if element_type(c) not in [scalar_type(name) for name in accumulators(a_type)]:
         raise DTypeError(
-            f"tt.dot of {a_type} accumulates in {' or '.join(_accumulators(a_type))}, not {element_type(c)}"
+            f"tt.dot of {a_type} accumulates in {' or '.join(accumulators(a_type))}, not {element_type(c)}"
         )
     return (c,)
 

@@ -269,7 +269,7 @@ def to_float64_odd(values: Array) -> Array:
     """Integers as float64; what 53 bits cannot hold is rounded to odd."""
     if values.dtype.itemsize < 8:
         return values.astype(np.float64)
-    magnitude = np.abs(values.astype(object))
+    magnitude = np.asarray(abs(values.astype(object)), dtype=object)  # one number is no array to NumPy
     big = np.asarray(magnitude >= 1 << 53, dtype=bool)
     sticky = (magnitude >> 11 << 11) | (((magnitude & 0x7FF) != 0) * (1 << 11))
     exact = np.where(big, sticky, magnitude) * np.where(np.asarray(values < 0), -1, 1)

@@ -137,9 +137,20 @@ def tiles_of(b: Emitter, input: Any, what: str) -> tuple[list[tensor], bool]:
 def combine_region(b: Emitter, tiles: Sequence[tensor], combine_fn: Any, terminator: type[TerminatorOp]) -> Any:
     """The body that applies `combine_fn` to scalars of the tiles' element types."""
     elements = [tile.dtype for tile in tiles]
+    function = unwrap(combine_fn)
+    if function is None or isinstance(function, (str, int, float, tensor)):
+        raise LanguageTypeError(
+            f"a reduction or scan combines elements with a function, got {function!r}",
+            hint="write tl.reduce(x, axis, combine_fn), where combine_fn(a, b) is decorated with @tilewright.jit",
+        )
 
     def body(*args: tensor) -> list[tensor]:
         result = b.call(combine_fn, args)
+        if unwrap(result) is None:
+            raise LanguageTypeError(
+                f"combine function {getattr(function, '__name__', function)} returns nothing",
+                hint="a combine function of n tiles takes 2n scalars and returns n",
+            )
         results = list(result) if isinstance(result, tuple) else [result]
         if len(results) != len(elements):
             raise LanguageTypeError(
@@ -161,7 +172,12 @@ def combine_region(b: Emitter, tiles: Sequence[tensor], combine_fn: Any, termina
 def checked_axis(axis: Any, rank: int, what: str) -> int:
     """`axis` as a number from 0; negative ones count from the end."""
     number = unwrap(axis)
-    if not isinstance(number, int) or not -rank <= number < rank:
+    if not isinstance(number, int):
+        raise LanguageValueError(
+            f"{what} axis must be in [{-rank}, {rank}), got {number}",
+            hint="the axis is an integer, and a function comes behind it; tl.maximum(x, y) compares two tiles",
+        )
+    if not -rank <= number < rank:
         raise LanguageValueError(
             f"{what} axis must be in [{-rank}, {rank}), got {number}",
             hint=f"the tile has {rank} dimension{'s' * (rank > 1)}, counted from 0; None stands for all of them",

@@ -22,6 +22,7 @@ from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.loop_exits import move_exits_to_tests
 from tilewright.passes.mask_bounds import compare_places_with_bounds
 from tilewright.passes.masks import simplify_masks
+from tilewright.passes.selections import select_in_functions
 from tilewright.passes.structure import structure_branches
 from tilewright.passes.unit_dims import drop_unit_dims
 from tilewright.passes.unit_loops import count_marked_loops, normalize_loops
@@ -45,6 +46,7 @@ FP_CONTRACTION = Pass("fp_contraction", contract_floats)
 DECOMPOSE = Pass("decompose", decompose)
 DECOMPOSE_ALL = Pass("decompose_all", lambda module: decompose(module, lambda maker: False))
 LOOP_EXITS = Pass("loop_exits", move_exits_to_tests)
+SELECTIONS = Pass("selections", select_in_functions)
 CANONICALIZE = Pass("canonicalize", canonicalize)
 MASKS = Pass("masks", simplify_masks)
 MASK_BOUNDS = Pass("mask_bounds", compare_places_with_bounds)
@@ -65,6 +67,7 @@ SIMPLIFY: tuple[Pass, ...] = (
     FP_CONTRACTION,  # before anything moves: it goes by what is written
     DECOMPOSE,
     LOOP_EXITS,
+    SELECTIONS,
     CANONICALIZE,
     UNIT_DIMS,
     MASKS,

@@ -70,7 +70,6 @@ _PDL = "compute capability 9.0 or more"
 # the CPU refuses.
 REFUSED_ON: dict[str, dict[str, str]] = {
     "cpu": {
-        "inline_asm_elementwise": "PTX is the assembly of NVIDIA GPUs; write the computation with operations",
         **{f"extra.libdevice.{name}": reason for name, reason in libdevice.REFUSED.items()},
         **{f"extra.cuda.{name}": "belongs to NVIDIA GPUs" for name in cuda.__all__ if name != "libdevice"},
     },
@@ -97,6 +96,7 @@ REMARKS: dict[str, dict[str, str]] = {
         "the copy engine loads (Hopper; one loop with products a kernel, outside of conditions; `explain` says why "
         "not, and the kernel runs as without); the other options are accepted and have no effect",
     },
+    "inline_asm_elementwise": {"cpu": "instructions on registers are computed by operations, others are refused"},
     "device_print": {"cuda": "lines of different threads come in any order"},
     "device_assert": {
         "cuda": "a launch with assertions waits for its kernel (`TILEWRIGHT_ASSERTIONS=trap`: none does)"

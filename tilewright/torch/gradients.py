@@ -14,10 +14,10 @@ from torch.autograd import forward_ad
 from tilewright.base.errors import ArgumentError, GradientError
 from tilewright.base.knobs import knobs
 from tilewright.hl import Kernel
+from tilewright.hl.runtime.tracer_slot import transform
 from tilewright.launch.jit import JITFunction
 
 log = logging.getLogger("tilewright.torch")
-_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 _advised: set[str] = set()
 below_autograd: Callable[[], Any] = torch._C._AutoDispatchBelowAutograd
 """A context in which operators record no gradients."""
@@ -97,7 +97,7 @@ def with_gradients(overload: OpOverload, formula: Any) -> Callable[..., Any]:
     below: Any = torch._C._after_autograd_keyset
 
     def implementation(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        if _transform() is not None and any(map(_is_differentiated, (*args, *kwargs.values()))):
+        if transform() is not None and any(map(_is_differentiated, (*args, *kwargs.values()))):
             raise GradientError(
                 f"operator {overload.name()} was called where a transform of torch.func differentiates: "
                 "like operators of torch.library, those of triton_op have gradients for autograd alone",

@@ -21,6 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from tilewright.hl import exc
 from tilewright.hl.grad import again
 from tilewright.hl.runtime.gradient_slot import no_tangents, wants
+from tilewright.hl.runtime.tracer_slot import transform
 from tilewright.torch import hl_operators
 from tilewright.torch.gradients import below_autograd
 from tilewright.torch.hl_operators import OPERATORS, HlOperator, aside, batched, form_of, refuse_dynamic
@@ -30,7 +31,6 @@ from tilewright.torch.packing import pack
 from tilewright.torch.signature import NAMESPACE
 
 _below: Any = torch._C._after_autograd_keyset
-_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 _transforms: Callable[[], Any] = torch._C._functorch.get_interpreter_stack
 _FUNCTIONALIZE = torch._C._functorch.TransformType.Functionalize
 _MIDDLE = "_backward_"
@@ -48,7 +48,7 @@ class WatchedOverload(DirectOverload):
     transformed: Callable[..., Any]
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        if _transform() is not None and not kwargs:
+        if transform() is not None and not kwargs:
             return self.transformed(*args)
         return DirectOverload.__call__(self, *args, **kwargs)
 

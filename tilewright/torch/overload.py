@@ -16,10 +16,10 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
 from tilewright.base.errors import DeviceError
+from tilewright.hl.runtime.tracer_slot import transform
 
 _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _function_modes: Callable[[], int] = torch._C._len_torch_function_stack
-_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 _profiled: Callable[[], bool] = torch._C._autograd._profiler_enabled
 _autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool})
@@ -41,7 +41,7 @@ class DirectOverload(OpOverload):  # type: ignore[misc]  # torch is not checked
     at_once: AtOnce | None
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        if kwargs or _dispatch_modes() or _function_modes() or _transform() is not None or _profiled():
+        if kwargs or _dispatch_modes() or _function_modes() or transform() is not None or _profiled():
             return self._op(*args, **kwargs)
         if _PLAIN.issuperset(map(type, args)):
             try:

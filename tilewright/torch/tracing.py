@@ -23,6 +23,7 @@ from tilewright.base.grids import Grid
 from tilewright.base.tracebacks import shorten_traceback
 from tilewright.compile.specialize import Path
 from tilewright.devices.host_descriptor import TensorDescriptor
+from tilewright.hl.runtime.tracer_slot import transform
 from tilewright.launch import tracer_slot
 from tilewright.launch.jit import JITFunction
 from tilewright.torch import gradients, operators
@@ -35,13 +36,12 @@ from tilewright.torch.unguarded import unguarded
 _PLAIN = frozenset({int, float, bool, str, type(None)})
 _TENSORS = frozenset({torch.Tensor, torch.nn.Parameter})
 _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
-_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 _TRACERS = tuple(getattr(torch._C._TorchDispatchModeKey, name) for name in ("FAKE", "PROXY", "FUNCTIONAL"))
 
 
 def _graph_is_made() -> bool:
     """Whether a graph is made of what runs, or nothing runs; modes of users (counters, loggers) only look on."""
-    return _transform() is not None or any(torch._C._get_dispatch_mode(key) is not None for key in _TRACERS)
+    return transform() is not None or any(torch._C._get_dispatch_mode(key) is not None for key in _TRACERS)
 
 
 def _outside_dynamo(kernel: Any, grid: Grid, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -50,9 +50,9 @@ def _outside_dynamo(kernel: Any, grid: Grid, args: tuple[Any, ...], kwargs: dict
     if trial is not None:
         return trial(kernel, grid, args, kwargs)
     if recording:
-        if _transform() is not None:
+        if transform() is not None:
             gradients.refuse_transforms(kernel, (*args, *kwargs.values()))
-        if _dispatch_modes() > tracer_slot.onlookers.count or _transform() is not None:
+        if _dispatch_modes() > tracer_slot.onlookers.count or transform() is not None:
             try:
                 return record(kernel, grid, args, kwargs)
             except operators.NoEffectError:

@@ -30,6 +30,7 @@ from tilewright.base.errors import ArgumentError
 from tilewright.frontend.hashing import lasting_hash
 from tilewright.hl import Kernel
 from tilewright.hl.runtime.loaded import GENERATED
+from tilewright.hl.runtime.tracer_slot import transform
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction
 from tilewright.launch.native.operators import Unobserved
@@ -59,7 +60,6 @@ _TAGS = (torch.Tag.pt2_compliant_tag,)
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 _NUMBERS = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device})
 _dispatch_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
-_transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 _function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 _autocast: Callable[[], bool] = torch._C._is_any_autocast_enabled
 _grad_enabled: Callable[[], bool] = torch._C.is_grad_enabled
@@ -143,7 +143,7 @@ class TileOp(Registrations):
 
         This is what a call of `torch.ops.lib.name` costs, so it is written out.
         """
-        if not self._direct or _dispatch_modes() or _transform() is not None:
+        if not self._direct or _dispatch_modes() or transform() is not None:
             return otherwise(*args, **kwargs)
         gradients = _grad_enabled()
         for value in (*args, *kwargs.values()) if kwargs else args:

@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.base.callable import BlockFunction, give_number
 from tilewright.base.errors import ArgumentError
 from tilewright.base.grids import Grid
+from tilewright.launch.bind import NamedArguments
 from tilewright.launch.interface import KernelInterface
 from tilewright.launch.jit import JITFunction
 
@@ -34,7 +35,7 @@ class Heuristics(KernelInterface[Any]):
     def computed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The keywords of a launch, with the computed parameters added."""
         for name, compute in self.values.items():  # in order: a later one sees what an earlier one gave
-            kwargs[name] = compute({**dict(zip(self.arg_names, args)), **kwargs})
+            kwargs[name] = compute(NamedArguments({**dict(zip(self.arg_names, args)), **kwargs}))
         return kwargs
 
     def launcher(self, grid: Grid) -> Callable[..., Any]:

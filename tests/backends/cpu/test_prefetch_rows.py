@@ -4,11 +4,16 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 import tilewright
 import tilewright.language as tl
+from tests.backends.cpu.families import FAMILIES
+from tests.backends.cpu.harness import Compiled
+from tests.backends.nvidia.laying import built_ir
 from tests.decisions.harness import Spelling, decisions_of
 
 _ROW = "*fp32:16, *fp32:16, i32, i32, 1024"
@@ -102,6 +107,21 @@ def test_several_passes_over_a_row_ask_for_the_next_one(kernel, signature, targe
 )
 def test_a_row_that_nobody_can_foretell(kernel, reason):
     assert _answers(kernel, _ROW) == [(False, reason)]
+
+
+@pytest.mark.parametrize("kernel", [whole, from_the_last_row])
+def test_what_is_asked_for_lies_at_the_distance(kernel):
+    """Every prefetch leads back to the pointer that the distance was added to, which is frozen."""
+    types = {"x": "*fp32", "out": "*fp32", "stride": "i32", "n": "i32"}
+    text = Compiled(built_ir(kernel, types, BLOCK=1024), isa=FAMILIES["avx512"].isa).program.llvm
+    made_of = dict(re.findall(r"(%\S+) = (?:getelementptr i8, |freeze )ptr (%[^\s,]+)", text))
+    frozen = set(re.findall(r"(%\S+) = freeze ptr", text))
+    asked = re.findall(r"@llvm.prefetch.p0\(ptr (%[^\s,]+)", text)
+    assert asked and frozen
+    for place in asked:
+        while place in made_of and place not in frozen:
+            place = made_of[place]
+        assert place in frozen
 
 
 def test_what_is_read_once_has_nothing_to_ask_for():

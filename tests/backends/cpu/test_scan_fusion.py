@@ -8,6 +8,7 @@ import pytest
 import tilewright
 import tilewright.language as tl
 from tilewright.backends.cpu.plan.subjects import FUSION
+from tilewright.ir.subjects import REDUCTION
 
 _RNG = np.random.default_rng(5)
 
@@ -194,3 +195,62 @@ def test_past_the_caches() -> None:
     row[(1 << 10,)](x, out, x.size, 1 << 12, False)
     want = 2 * x.reshape(-1, 1 << 12).cumsum(1) - x.reshape(-1, 1 << 12)
     assert np.array_equal(out, want.reshape(-1))
+
+
+@tilewright.jit
+def with_totals(x, out, totals, rows, columns, R: tl.constexpr, C: tl.constexpr, AXIS: tl.constexpr, END: tl.constexpr):
+    """Twice: what is carried on to the next part is a total."""
+    i, j = tl.arange(0, R)[:, None], tl.arange(0, C)[None, :]
+    before = tl.zeros((C if AXIS == 0 else R,), totals.dtype.element_ty)
+    for part in range(2):
+        inside = (i < rows) & (j < columns)
+        at = part * rows * columns + i * columns + j
+        value = tl.load(x + at, inside, 0)
+        tl.store(out + at, tl.cumsum(value, AXIS, reverse=END) + tl.expand_dims(before, AXIS), inside)
+        before += tl.sum(value, AXIS)
+    tl.store(totals + tl.arange(0, C if AXIS == 0 else R), before)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("from_end", [False, True])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(5, 40), (8, 64), (30, 3), (1, 1)])
+def test_totals(shape: tuple[int, int], axis: int, from_end: bool, dtype: type) -> None:
+    x, out = (_numbers(2, *shape) % 3).astype(dtype), np.full((2, *shape), 77, dtype)
+    totals = np.zeros(64 if axis == 0 else 32, dtype)
+    made = with_totals[(1,)](x, out, totals, *shape, 32, 64, axis, from_end)
+    along = axis + 1
+    sums = np.flip(np.flip(x, along).cumsum(along), along) if from_end else x.cumsum(along)
+    sums[1] += np.expand_dims(x[0].sum(axis), axis).astype(dtype)
+    assert out.tolist() == sums.tolist()
+    assert totals[: shape[1 - axis]].tolist() == x.sum((0, along)).tolist()
+    said = [d.text for d in made.decisions if d.subject == REDUCTION.name]
+    assert any(text == "the last element of a scan of the same elements" for text in said) == (dtype is not np.float16)
+
+
+@tilewright.jit
+def blocks_of_a_row(x, out, n, HOW: tl.constexpr, B: tl.constexpr):
+    before = 0.0 if HOW == "sum" else 1.0
+    for start in range(0, n, B):
+        i = start + tl.arange(0, B)
+        value = tl.load(x + i, i < n, 0.0 if HOW == "sum" else 1.0)
+        if HOW == "sum":
+            tl.store(out + i, tl.cumsum(value, 0) + before, i < n)
+            before += tl.sum(value, 0)
+        else:
+            tl.store(out + i, tl.cumprod(value, 0) * before, i < n)
+            before *= tl.reduce(value, 0, _times)
+
+
+@tilewright.jit
+def _times(a, b):
+    return a * b
+
+
+@pytest.mark.parametrize("how", ["sum", "product"])
+@pytest.mark.parametrize("n", [1, 63, 64, 100, 1000])
+def test_a_carry_from_block_to_block(how: str, n: int) -> None:
+    x, out = np.random.default_rng(n).uniform(0.9, 1.1, n).astype(np.float32), np.zeros(n, np.float32)
+    blocks_of_a_row[(1,)](x, out, n, how, 64)
+    want = x.astype(np.float64).cumsum() if how == "sum" else x.astype(np.float64).cumprod()
+    np.testing.assert_allclose(out, want, rtol=1e-4)

@@ -156,7 +156,7 @@ class Machine:
         }
         tid = np.arange(self.count, dtype=np.uint32)
         self.registers |= {"tid.x": tid, "laneid": tid % 32, "tid.y": tid * 0, "tid.z": tid * 0, "warpid": tid // 32}
-        self.registers["smid"] = np.array([0], np.uint32)
+        self.registers |= {"smid": np.array([0], np.uint32), "clock": np.array([0], np.uint32)}
         self.frame: dict[str, Any] = {}
         self.depth = 0
         self.agents = Agents([num_warps])

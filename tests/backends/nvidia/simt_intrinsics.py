@@ -17,6 +17,7 @@ from tests.backends.nvidia.simt_text import NOISE, Inst
 Array = np.ndarray
 Machine = Any  # simt.Machine
 
+_CYCLES_BETWEEN_LOOKS = 100
 Intrinsic = Callable[..., Any]
 INTRINSICS: dict[str, Intrinsic] = {}
 
@@ -50,6 +51,13 @@ def _named_barrier(m: Machine, inst: Inst, number: Array, count: Array) -> None:
     if len(m.threads) != int(count[0]) or len(np.unique(m.agents.agent[m.threads])) > 1:
         raise SimtError(f"barrier {number[0]} for {count[0]} threads is reached by {len(m.threads)}")
     _wait_together(m)
+
+
+@intrinsic("llvm.nvvm.read.ptx.sreg.clock")
+def _clock(m: Machine, inst: Inst) -> Array:
+    """Goes on when somebody looks."""
+    m.registers["clock"] = m.registers["clock"] + np.uint32(_CYCLES_BETWEEN_LOOKS)
+    return np.array(m.registers["clock"])
 
 
 @intrinsic("llvm.nvvm.bar.warp.sync")

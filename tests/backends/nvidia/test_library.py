@@ -85,6 +85,26 @@ def total_kernel(x, y, n, BLOCK: tl.constexpr):
     tl.store(y + 1, best)
 
 
+@tw.jit
+def larger_and_divisor(a, i, b, j):
+    divisor, rest = i, j
+    while rest != 0:
+        divisor, rest = rest, divisor % rest
+    if a > b:
+        return a, divisor
+    elif a == b:
+        return tl.maximum(a, b), divisor
+    return b, divisor
+
+
+@tw.jit
+def combined_kernel(x, y, M: tl.constexpr, N: tl.constexpr):
+    value = tl.load(x + tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :])
+    largest, divisor = tl.reduce((value, value), 1, larger_and_divisor)
+    tl.store(y + tl.arange(0, M), largest)
+    tl.store(y + M + tl.arange(0, M), divisor)
+
+
 def launch(fn: BlockFunction, x: Array, *outputs: Array, num_warps: int = 4, **constants: Any) -> Result:
     kinds = {np.dtype(np.float32): "*fp32", np.dtype(np.int32): "*i32"}
     names = list(fn.signature.parameters)
@@ -126,6 +146,17 @@ def test_softmax_and_argmax(shape: tuple[int, int]) -> None:
     weights = np.exp(x - x.max(1, keepdims=True))
     np.testing.assert_allclose(y, weights / weights.sum(1, keepdims=True), rtol=1e-5)
     np.testing.assert_array_equal(z, np.concatenate([x.argmax(1), x.argmin(0)]))
+
+
+@pytest.mark.parametrize("shape", ((8, 64), (2, 200)), ids=str)
+def test_functions_that_branch_and_loop(shape: tuple[int, int]) -> None:
+    x = (
+        np.random.default_rng(1).integers(1, 40, shape).astype(np.int32)
+        * np.arange(2, 2 + shape[0], dtype=np.int32)[:, None]
+    )
+    y = np.zeros(2 * shape[0], np.int32)
+    launch(combined_kernel, x, y, M=shape[0], N=shape[1])
+    np.testing.assert_array_equal(y, np.concatenate([x.max(1), np.gcd.reduce(x, 1)]))
 
 
 @pytest.mark.parametrize("reverse", (False, True))

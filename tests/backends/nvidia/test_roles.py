@@ -16,6 +16,7 @@ from tests.backends.nvidia.laying import ops
 from tests.backends.nvidia.simt_memory import SimtError
 from tests.backends.nvidia.simt_roles import FIRST, LAST, RANDOM
 from tilewright.backends.nvidia import cubin
+from tilewright.backends.nvidia.emit.bulk import _since
 from tilewright.backends.nvidia.plan.crew import Crew
 from tilewright.backends.nvidia.tgir import level
 from tilewright.backends.nvidia.tgir.ops import parse_module, print_module
@@ -211,8 +212,31 @@ def test_copies_do_not_run_ahead_of_stores() -> None:
     case.check()
 
 
+def test_a_warp_multiplies_the_next_tile_while_its_last_slices_are_read() -> None:
+    """It waits where it comes back to their memory, and at the end; that each wait is needed the simulator says."""
+    case = Case(kernels.staying, 2 * K, rows=6 * M)
+    text = case.made.whole.lowered().llvm
+    waits = [*re.finditer(_READ, text)]
+    last = text.rindex("call void @llvm.nvvm.cp.async.bulk.commit.group()")
+    assert waits[-1].start() > last > waits[-2].start() and "br i1" in text[last : waits[-1].start()]
+    for number in range(len(waits)):
+        case.made.changed = _without(_READ, number)
+        with pytest.raises((SimtError, AssertionError)):
+            case.check()
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_how_many_slices_may_be_under_way(count: int) -> None:
+    """Of `count` slices, which take two places in turns, all since the last one that lay where the next will."""
+    places = [number % 2 for number in range(count)] * 2
+    for number in range(count):
+        before = max(at for at in range(count + number) if places[at] == places[number])
+        assert _since(number, count) == count + number - 1 - before
+
+
 # --- every wait matters -------------------------------------------------------------------------------
 
+_READ = r"[^\n]*call void @llvm\.nvvm\.cp\.async\.bulk\.wait\.group\.read\(i32 (\d)\)[^\n]*"
 _TRY = r"call i1 @llvm\.nvvm\.mbarrier\.try\.wait[^\n]*"
 _ARRIVE = r"[^\n]*mbarrier\.arrive\.shared[^\n]*"
 _NAMED = r"[^\n]*call void @llvm\.nvvm\.barrier\.cta\.sync\.aligned\.count[^\n]*"

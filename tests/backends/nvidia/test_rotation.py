@@ -126,6 +126,17 @@ def test_attention(iterations: int, order: str, early: bool) -> None:
     case.check(order, early=early)
 
 
+@pytest.mark.parametrize(("fn", "rows", "apart"), [(kernels.attention, M, [173]), (kernels.causal, M, [])])
+def test_groups_start_after_each_other_where_exponentials_take_as_long_as_products(
+    fn: Any, rows: int, apart: list[int]
+) -> None:
+    case = Case(fn, 3 * N, rows=rows)
+    found = [int(op.attr_values()["cycles"]) for op in ops(case.made.whole.module, "ttng.stagger")]
+    assert found == apart
+    assert ("read.ptx.sreg.clock" in case.made.whole.lowered().llvm) == bool(apart)
+    case.check()
+
+
 @pytest.mark.parametrize("iterations", [1, 3])
 def test_what_scores_become_has_any_type(iterations: int) -> None:
     case = Case(kernels.gated, iterations * N, num_stages=2)

@@ -10,7 +10,7 @@ from tilewright.ops.promise import PromiseOp
 
 REFUSED: dict[type[Operation], str] = {
     PromiseOp: "promises are for checks, which stand in their place when code is made",
-    InlineAsmOp: "inline assembly is written for one GPU; the CPU back end has none",
+    InlineAsmOp: "the front end makes operations of inline assembly; in a text it is written for one GPU",
     ExternElementwiseOp: "libdevice is NVIDIA's library; use tl.math",
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tilewright.hl import exc
-from tilewright.hl.dims import Axis, Dim
+from tilewright.hl.dims import Axis, Dim, part_of
 from tilewright.hl.emit.lines import Line, Lines
 from tilewright.hl.emit.names import Names
 from tilewright.hl.graph.nodes import HostNumber, HostTensor, Region, Value, operands
@@ -188,7 +188,11 @@ class Kernel:
 
     def count(self, atom: Atom) -> str:
         """How many lanes are valid: of a tile, or of an extent that a tile spans whole."""
-        return self._atom(atom) if atom.kind in ("host", "whole") else self.valid(self.axis(atom))
+        if atom.kind in ("host", "whole"):
+            return self._atom(atom)
+        found = part_of(atom)
+        valid = self.valid(self.axis(atom))
+        return valid if found is None else f"{valid} // {found[1]}"
 
     def index(self, key: Any) -> str:
         """The name of a vector of indices, marked as used; `key` is the number of an axis or a dimension."""

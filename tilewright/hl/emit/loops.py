@@ -27,6 +27,9 @@ def emit_body(kernel: Kernel, axes: list[Axis], region: Region) -> None:
         if axis.kind != "grid":
             kernel.indices[axis.id] = kernel.names.new(stem("index", axis))
             kernel.masks[axis.size] = kernel.names.new(stem("mask", axis))
+        for by, part in axis.parts:
+            kernel.current[part] = axis
+            kernel.masks[part] = kernel.names.new(f"{stem('mask', axis)}_by_{by}")
     before = kernel.wanted
     kernel.wanted = set()
     emit_region(kernel, region)
@@ -40,6 +43,11 @@ def emit_body(kernel: Kernel, axes: list[Axis], region: Region) -> None:
             texts.append(f"{index} = {first} + tl.arange(0, {block})")
         if ("mask", axis.size) in kernel.wanted:
             texts.append(f"{mask} = {index} < {kernel.symbol(axis.end)}")
+        texts += [
+            f"{kernel.masks[part]} = tl.arange(0, {kernel.decision.block(axis) // by}) < {kernel.count(part)}"
+            for by, part in axis.parts
+            if ("mask", part) in kernel.wanted
+        ]
     kernel.wanted |= before
     inner, kernel.lines.origin = kernel.lines.origin, origin
     kernel.lines.insert(place, texts)

@@ -137,8 +137,8 @@ def _kernel(name: str, graph: Graph, decision: Decision, traced: Traced) -> tupl
     lines = [line for function in kernel.functions for line in (*function, Line(""), Line(""))]
     lines += [Line("@tilewright.jit", graph.line), Line(signature, graph.line)]
     lines += _commented(kernel.lines.lines, traced)
-    keys = [key for key in _LAUNCH if key in decision.config and not (decision.portable and key == "num_threads")]
-    options = [f"{key}={decision.config[key]}" for key in keys]
+    chosen = {key: decision.option(key) for key in _LAUNCH if not (decision.portable and key == "num_threads")}
+    options = [f"{key}={value}" for key, value in chosen.items() if value is not None]
     return lines, f"{name}[{grid}]({', '.join([*arguments, *options])})"
 
 

@@ -10,8 +10,8 @@ import torch
 
 from tilewright import lazy_module
 from tilewright.hl import exc
-from tilewright.hl.language.reference import running
 from tilewright.hl.language.reference_functions import FUNCTIONS
+from tilewright.hl.language.reference_tiles import running
 from tilewright.hl.rows.dtypes import opmath
 from tilewright.hl.trace import builtins
 from tilewright.hl.trace.equal import equate_shapes

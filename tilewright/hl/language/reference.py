@@ -11,9 +11,7 @@ import functools
 import inspect
 import itertools
 import math
-import operator
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from types import MappingProxyType
@@ -24,114 +22,8 @@ from torch.overrides import TorchFunctionMode
 
 from tilewright.hl import exc
 from tilewright.hl.constexpr import in_kernels, plain
-
-_LOCAL = threading.local()
-
-
-class RefIndex(int):
-    """An index of a loop, or one made of it: one beyond a tensor reads 0 and writes nothing, a negative one too."""
-
-
-def _made_of(operation: Callable[[int, int], int], swapped: bool) -> Callable[[RefIndex, Any], Any]:
-    def method(self: RefIndex, other: Any) -> Any:
-        if not isinstance(other, int):
-            return NotImplemented
-        pair = (int(other), int(self)) if swapped else (int(self), int(other))
-        return RefIndex(operation(*pair))
-
-    return method
-
-
-for _name in ("add", "sub", "mul", "floordiv", "mod", "and_", "or_", "xor", "lshift", "rshift"):
-    setattr(RefIndex, f"__{_name.rstrip('_')}__", _made_of(getattr(operator, _name), False))
-    setattr(RefIndex, f"__r{_name.rstrip('_')}__", _made_of(getattr(operator, _name), True))
-
-
-class RefBlock(int):
-    """A block size, or a multiple of one.
-
-    Args:
-        size: all lanes.
-        valid: those that the tile has: fewer in one that is cut.
-    """
-
-    valid: int
-
-    def __new__(cls, size: int, valid: int) -> RefBlock:
-        self = int.__new__(cls, size)
-        self.valid = valid
-        return self
-
-    def __mul__(self, other: Any) -> Any:
-        if isinstance(other, RefBlock):
-            return RefBlock(int(self) * int(other), self.valid * other.valid)
-        return RefBlock(int(self) * other, self.valid * other) if type(other) is int else NotImplemented
-
-    __rmul__ = __mul__
-
-    def __add__(self, other: Any) -> Any:
-        return NotImplemented if isinstance(other, RefIndex) else int.__add__(self, other)
-
-    def __sub__(self, other: Any) -> Any:
-        return NotImplemented if isinstance(other, RefIndex) else int.__sub__(self, other)
-
-
-class RefTile(int):
-    """A part of a range: an `int` that is its length, as functions that take sizes want.
-
-    Args:
-        begin: first index.
-        end: index behind the last.
-        block: size of the tiles of the range.
-        range: first index and end of the range.
-        offset: added to the indices.
-    """
-
-    begin: int
-    end: int
-    block_size: RefBlock
-    range: tuple[int, int]
-    offset: int
-
-    def __new__(cls, begin: int, end: int, block: int, range: tuple[int, int], offset: int = 0) -> RefTile:
-        self = int.__new__(cls, end - begin)
-        self.begin, self.end, self.block_size, self.range = (
-            RefIndex(begin + offset),
-            RefIndex(end + offset),
-            RefBlock(block, end - begin),
-            range,
-        )
-        self.offset = offset
-        return self
-
-    @property
-    def index(self) -> Any:
-        """The indices."""
-        return torch.arange(self.begin, self.end, dtype=torch.int32)
-
-    @property
-    def first(self) -> int:
-        """The first index, without what was added."""
-        return self.begin - self.offset
-
-    @property
-    def id(self) -> int:
-        """Number of the tile in its range."""
-        return (self.first - self.range[0]) // self.block_size
-
-    @property
-    def count(self) -> int:
-        """How many tiles the range has."""
-        return -(-(self.range[1] - self.range[0]) // self.block_size)
-
-    def __add__(self, other: Any) -> Any:
-        moved = self.offset + int(other)
-        return RefTile(self.first, self.end - self.offset, self.block_size, self.range, moved)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return self + -int(other)
+from tilewright.hl.language.reference_tiles import LOCAL, RefBlock, RefIndex, RefTile, running
+from tilewright.hl.trace.rounded import RoundedUp, in_references
 
 
 class Reference:
@@ -141,9 +33,11 @@ class Reference:
         blocks: line of a loop -> block sizes of its ranges; None where a tile is a whole range, empty if all are.
         registered: sizes that `register_block_size` returns, in order; its largest where there are none.
         tunables: what `register_tunable` returns, by name; the default of its fragment where there is none.
+        rounds: whether the next power of two of a row's size is the row as an extent.
 
     Attributes:
         chosen: the registered sizes.
+        cut: (all lanes of a block or of its parts, those that a tile has) of tiles that are cut.
         has_loops: whether loops over tiles run; else host code runs alone.
     """
 
@@ -154,9 +48,11 @@ class Reference:
         blocks: dict[int, list[int | None]],
         registered: Sequence[int] = (),
         tunables: Mapping[str, Any] = MappingProxyType({}),
+        rounds: bool = False,
     ) -> None:
         self.blocks, self.registered, self.tunables = blocks, iter(registered), tunables
-        self.chosen = frozenset(registered)
+        self.chosen, self.rounds = frozenset(registered), rounds
+        self.cut: set[tuple[int, int]] = set()
 
     def sizes(self, line: int, count: int) -> list[int | None]:
         """The block sizes of a loop whose call stands at a line."""
@@ -195,23 +91,24 @@ class HostOnly(Reference):
         return self._configured().tunable(name, fragment)
 
 
-def running() -> Reference | None:
-    """The reference run of this thread."""
-    return getattr(_LOCAL, "reference", None)
-
-
 in_kernels(lambda: running() is not None, lambda value: value)
+in_references(lambda: (reference := running()) is not None and reference.rounds)
+
+
+def _lanes(extent: Any) -> int:
+    """An extent as a number; of a row that is rounded up its elements."""
+    return int(extent.row if isinstance(extent, RoundedUp) else extent)
 
 
 @contextmanager
 def referring(reference: Reference) -> Iterator[None]:
     """Functions of the language are those of this file inside."""
-    before, _LOCAL.reference = running(), reference
+    before, LOCAL.reference = running(), reference
     try:
         with _Subscripts() if reference.has_loops else nullcontext():
             yield
     finally:
-        _LOCAL.reference = before
+        LOCAL.reference = before
 
 
 def _refuse_call(
@@ -289,7 +186,8 @@ def _grid(begin_or_end: Any, end_or_none: Any = None, /, step: Any = None) -> li
 def _register_block_size(min_or_max: Any, max_or_none: Any = None) -> Any:
     reference = running()
     assert reference is not None
-    return reference.block_size(min_or_max if max_or_none is None else max_or_none)
+    size = reference.block_size(min_or_max if max_or_none is None else max_or_none)
+    return RefBlock(size, size) if reference.has_loops else size
 
 
 def _register_tunable(name: str, fragment: Any) -> Any:
@@ -312,37 +210,74 @@ class _Subscripts(TorchFunctionMode):  # type: ignore[misc]
         if func in (torch.addmm, torch.baddbmm, torch.Tensor.addmm, torch.Tensor.baddbmm) and not kwargs:
             acc, left, right = args
             return _dot(left, right, acc)
+        if func.__name__ in _MADE and args and isinstance(args[0], list | tuple):
+            with_tile = builtins.any(isinstance(extent, RefTile | RefBlock) for extent in args[0])
+            args = (list(map(_lanes, args[0])), *args[1:]) if with_tile else args
         if func in _VIEWS and len(args) > 1:
-            args = _with_lanes(args)
-        reference = running()
-        chosen = reference.chosen if reference is not None and "item__" not in func.__name__ else frozenset()
-        if chosen and (tensors := _uneven(args, chosen)) is not None:
+            args = _with_lanes(args, func is torch.Tensor.unflatten)
+        if func.__name__ not in _UNLIKE and (tensors := _uneven(args)) is not None:
             made = func(*tensors, **(kwargs or {}))
             return args[0] if made is tensors[0] else made  # changed in place
         return func(*args, **(kwargs or {}))
 
 
-_VIEWS = (torch.Tensor.view, torch.Tensor.reshape, torch.reshape)
+_UNLIKE = frozenset(
+    ("__getitem__", "__setitem__", "matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "addmm", "baddbmm")
+)
+"""Functions whose operands have dimensions that do not line up from the last one on."""
+_MADE = frozenset(("zeros", "ones", "full", "empty"))
+_VIEWS = (torch.Tensor.view, torch.Tensor.reshape, torch.reshape, torch.Tensor.unflatten)
 
 
-def _with_lanes(args: Sequence[Any]) -> Sequence[Any]:
-    """The arguments of a view whose extents are block sizes: of those the lanes that the tensor has."""
-    tensor, *rest = args
+def _with_lanes(args: Sequence[Any], of_one: bool) -> Sequence[Any]:
+    """The arguments of a view whose extents are block sizes: of those the lanes that the tensor has.
+
+    Args:
+        args: the tensor, and the extents.
+        of_one: whether they are those of one dimension, which stands before them.
+    """
+    (tensor, *dim), rest = args[: 1 + of_one], args[1 + of_one :]
+    elements = tensor.size(*dim) if of_one else tensor.numel()
     extents = list(rest[0]) if isinstance(rest[0], list | tuple) else rest
-    if not builtins.any(isinstance(extent, RefBlock) and extent.valid != extent for extent in extents):
+    if builtins.any(isinstance(extent, RoundedUp) for extent in extents):
+        extents = [extent.row if isinstance(extent, RoundedUp) else extent for extent in extents]
+        args = (tensor, *dim, extents)
+    if not builtins.any(isinstance(extent, RefBlock) for extent in extents):
         return args
-    choices = [(int(extent), *([extent.valid] if isinstance(extent, RefBlock) else [])) for extent in extents]
-    known = [one for one in itertools.product(*choices) if -1 in one or math.prod(one) == tensor.numel()]
-    return (tensor, known[0]) if known else args
+    choices = [(*_cut_lanes(extent), int(extent)) for extent in extents]
+    products = ((one, math.prod(extent for extent in one if extent != -1)) for one in itertools.product(*choices))
+    known = [one for one, made in products if made == elements or (-1 in one and made and elements % made == 0)]
+    if not known:
+        return args
+    reference = running()
+    for extent, lanes in zip(extents, known[0], strict=True):
+        if reference is not None and isinstance(extent, RefBlock) and extent != lanes:
+            reference.cut.add((int(extent), lanes))
+    return (tensor, *dim, known[0])
 
 
-def _uneven(args: Sequence[Any], chosen: frozenset[int]) -> list[Any] | None:
-    """Arguments of which one has all lanes of a registered size where another has those of a cut tile: cut likewise."""
+def _cut_lanes(extent: Any) -> list[int]:
+    """How many of a block's lanes, or of a part's, a tile may have."""
+    reference = running()
+    if not isinstance(extent, RefBlock) or reference is None:
+        return []
+    wholes = [(whole, valid) for whole, valid in reference.cut if whole % extent == 0]
+    return [extent.valid, *(valid // (whole // extent) for whole, valid in sorted(wholes))]
+
+
+def _is_cut(whole: int, valid: int) -> bool:
+    """Whether of two extents one is all lanes of a size, the other those of a tile that is cut."""
+    reference = running()
+    return reference is not None and valid < whole and (whole in reference.chosen or (whole, valid) in reference.cut)
+
+
+def _uneven(args: Sequence[Any]) -> list[Any] | None:
+    """Arguments of which one has all lanes of a size where another has those of a cut tile: cut likewise."""
     shapes = [tuple(arg.shape)[::-1] for arg in args if isinstance(arg, torch.Tensor)]
     fewest: dict[int, int] = {}
     for at in range(max(map(len, shapes), default=0)):
         extents = {shape[at] for shape in shapes if at < len(shape)} - {1}
-        if len(extents) == 2 and max(extents) in chosen:
+        if len(extents) == 2 and _is_cut(max(extents), min(extents)):
             fewest[at] = min(extents)
     if not fewest:
         return None
@@ -370,9 +305,16 @@ def _plainly(function: Callable[..., Any]) -> Callable[..., Any]:
 def _is_ours(index: Any) -> bool:
     entries = index if isinstance(index, tuple | list) else (index,)
     return any(
-        isinstance(entry, RefTile | RefIndex) or (isinstance(entry, torch.Tensor) and entry.dtype != torch.bool)
+        isinstance(entry, RefTile | RefIndex)
+        or (isinstance(entry, torch.Tensor) and entry.dtype != torch.bool)
+        or (isinstance(entry, slice) and _is_moving(entry))
         for entry in entries
     )
+
+
+def _is_moving(entry: slice) -> bool:
+    """Whether a slice begins where a loop's index says so: what is beyond the tensor has lanes all the same."""
+    return isinstance(entry.start, RefIndex) and entry.stop is not None
 
 
 def _places(tensor: Any, index: Any, reading: bool = False) -> tuple[list[Any], Any, list[int]]:
@@ -411,7 +353,8 @@ def _places(tensor: Any, index: Any, reading: bool = False) -> tuple[list[Any], 
 
 def _positions(entry: Any, extent: int, reading: bool) -> Any:
     if isinstance(entry, slice):
-        return torch.arange(extent)[entry]
+        moving = _is_moving(entry)
+        return torch.arange(entry.start, entry.stop, entry.step or 1) if moving else torch.arange(extent)[entry]
     if reading and extent == 1 and not (isinstance(entry, RefTile) and entry.offset):  # read whatever the index
         shape = entry.shape if isinstance(entry, torch.Tensor) else (int(entry),) if isinstance(entry, RefTile) else ()
         return torch.zeros(shape, dtype=torch.int64)
@@ -437,6 +380,11 @@ def _store(tensor: Any, index: Any, value: Any, extra_mask: Any = None) -> None:
     indices, inside, shape = _places(tensor, index)
     inside = (inside if extra_mask is None else inside & extra_mask).expand(shape)
     given = value if isinstance(value, torch.Tensor) else torch.tensor(value)
+    cut = _uneven([torch.empty(shape, device="meta"), given])
+    if cut is not None:  # of the value, or of the places
+        shape, given = list(cut[0].shape), cut[1]
+        here = tuple(slice(0, extent) for extent in shape)
+        inside, indices = inside[here], [found.expand(inside.shape)[here] for found in indices]
     where = tuple(found.expand(shape)[inside] for found in indices)
     tensor.index_put_(where, given.to(tensor.dtype).expand(shape)[inside])
 
@@ -485,7 +433,7 @@ def _dot(mat1: Any, mat2: Any, acc: Any = None, out_dtype: Any = None) -> Any:
 
 
 def _full(shape: Any, value: Any, dtype: Any = torch.float32, device: torch.device | str | None = None) -> Any:
-    extents = [int(extent) for extent in (shape if isinstance(shape, list | tuple) else [shape])]
+    extents = [_lanes(extent) for extent in (shape if isinstance(shape, list | tuple) else [shape])]
     return (
         value.to(dtype).expand(extents) if isinstance(value, torch.Tensor) else torch.full(extents, value, dtype=dtype)
     )
@@ -494,7 +442,7 @@ def _full(shape: Any, value: Any, dtype: Any = torch.float32, device: torch.devi
 def _arange(*bounds: Any, step: Any = None, dtype: Any = None, device: torch.device | str | None = None) -> Any:
     if step is not None:
         bounds = (0, *bounds, step) if len(bounds) == 1 else (*bounds, step)
-    return torch.arange(*map(int, bounds), dtype=dtype or torch.int32)
+    return torch.arange(*map(_lanes, bounds), dtype=dtype or torch.int32)
 
 
 def _nothing(*args: Any) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from tilewright.hl import exc
-from tilewright.hl.language.reference import RefTile, running, tiles_of
+from tilewright.hl.language.reference import tiles_of
+from tilewright.hl.language.reference_tiles import RefTile, running
 
 _WORD = 0xFFFFFFFF
 _FACTORS = 0xD2511F53, 0xCD9E8D57

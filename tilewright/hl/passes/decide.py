@@ -9,9 +9,22 @@ from typing import Any
 
 from tilewright.hl import exc
 from tilewright.hl.config import Config
-from tilewright.hl.dims import Axis, Dim
+from tilewright.hl.dims import Axis, Dim, part_of
 from tilewright.hl.graph.nodes import Value
 from tilewright.hl.symbols import Atom, Sym, next_power_of_2, substitute
+
+
+def check_multiple(axis: Axis, size: int) -> None:
+    """Refuse a block size that the kernel cannot take apart as it does.
+
+    Raises:
+        InvalidConfig: it is no multiple of the lanes that are taken together.
+    """
+    if size % axis.multiple:
+        raise exc.InvalidConfig(
+            f"the block size of {axis.name} is {size}, and the kernel takes {axis.multiple} of its lanes together",
+            hint=f"block sizes of {axis.name} are multiples of {axis.multiple}",
+        )
 
 
 @dataclass
@@ -49,6 +62,11 @@ class Decision:
         owners = self.entries.get(key, ())
         return self.config[key][owners.index(owner)] if key in self.config and owner in owners else None
 
+    def option(self, key: str) -> Any:
+        """What the configuration says of the launch of the loop that is emitted; None where it says nothing."""
+        value = self.config.get(key)
+        return value[self.graph] if isinstance(value, list) else value
+
     def add_axis(self, axis: Axis) -> Axis:
         """An axis that a pass makes; its number is `len(axes)`."""
         self.axes.append(axis)
@@ -60,6 +78,7 @@ class Decision:
             return 1
         block = axis.block if axis.slot is None else self.config["block_sizes"][axis.slot]
         found = int(substitute(block, self.number)) if isinstance(block, Sym) else int(block)
+        check_multiple(axis, found)
         return int(next_power_of_2(found)) if self.portable else found
 
     def number(self, atom: Atom) -> int | None:
@@ -98,7 +117,8 @@ class Decision:
     def masked(self, atom: Atom) -> bool:
         """Whether lanes of the last tile along `atom` may be invalid."""
         if atom.kind == "op":
-            return self.number(atom) is None
+            found = part_of(atom)
+            return self.number(atom) is None if found is None else self.masked(found[0])
         if atom.kind not in ("block", "tunable"):
             return atom.kind != "all"
         return any(self._cut(axis) for axis in self.axes if axis.size == atom and axis.kind != "block")

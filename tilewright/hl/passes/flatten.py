@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tilewright.hl.dims import Axis, Dim
+from tilewright.hl.dims import Axis, Dim, block_of
 from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, accessed, symbols, values, walk
 from tilewright.hl.passes.proofs import at_most
 from tilewright.hl.rows.creation import Convert, Fill
@@ -57,6 +57,8 @@ def _is_flat(node: Node, axes: list[Axis]) -> bool:
 def _start(dims: tuple[Dim, ...], axes: list[Axis]) -> int | None:
     """Where the axes are dimensions, all of them and in order; -1 where there is none of them, None otherwise."""
     sizes = [axis.size for axis in axes]
+    if any(block_of(atom) in sizes for dim in dims for atom in dim.atoms if atom.kind == "op"):
+        return None
     if not any(atom in sizes for dim in dims for atom in dim.atoms):
         return -1
     want = tuple(Dim(1, (size,)) for size in sizes)

@@ -8,14 +8,14 @@ of the two it is, the extent does not say, so the nodes that made the value are 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
-from tilewright.hl.dims import Dim
+from tilewright.hl.dims import Dim, block_of, cut_atom, part_of
 from tilewright.hl.graph.nodes import Node, Region, Value, accessed, operands, walk
 from tilewright.hl.rows.creation import Convert
 from tilewright.hl.rows.pointwise import Pointwise
-from tilewright.hl.rows.shapes import Permute, Unsqueeze, View
+from tilewright.hl.rows.shapes import Expand, Permute, Unsqueeze, View
 from tilewright.hl.rows.table import ROWS
 from tilewright.hl.symbols import Atom
 
@@ -98,10 +98,12 @@ class Merged:
 
 
 def uncut(region: Region) -> set[Atom]:
-    """The sizes of tiles whose last one cannot be cut: an access or a reduction merges them, nobody knows how."""
+    """The sizes of tiles whose last one cannot be cut: an access or a reduction merges them, nobody knows how, or a
+    view takes them apart."""
     merged, found = Merged(region), set[Atom]()
     for node in walk(region):
         row = ROWS.get(node.op)
+        found |= scattered(node)
         places = [(need.value, at) for need in (row.needs(node) if row is not None else ()) for at in need.dims]
         asked = [(value.dims[at], merged.of(value, at)) for value, at in places]
         if node.op in ("load", "store") or node.op.startswith("atomic_"):
@@ -113,6 +115,50 @@ def uncut(region: Region) -> set[Atom]:
     return found
 
 
+def scattered(node: Node) -> set[Atom]:
+    """The block sizes whose lanes a view moves so that the valid ones of a cut tile are not in front any more.
+
+    `x[tile].view(tile.block_size // 2, 2)` has them in front, `x[tile].view(2, tile.block_size // 2)` does not.
+    """
+    if not isinstance(ROWS.get(node.op), View) or isinstance(ROWS.get(node.op), Expand | Permute | Unsqueeze):
+        return set()
+    found = set[Atom]()
+    for sides in _groups(node.args[0].dims, node.out.dims):
+        if sides[0] != sides[1]:
+            before, after = map(_places, sides)
+            found |= {block for block in before.keys() & after if before[block] != after[block]}
+    return found
+
+
+def _places(side: list[Dim]) -> dict[Atom, set[int]]:
+    """By block size that tiles cut, how many elements stand before its lanes, or those of its parts."""
+    found: dict[Atom, set[int]] = {}
+    for at, dim in enumerate(side):
+        if dim.atom is not None and block_of(dim.atom).kind == "block" and dim.atom.kind != "all":
+            found.setdefault(block_of(dim.atom), set()).add(math.prod(map(_sample, side[:at])))
+    return found
+
+
+def _groups(before: Sequence[Dim], after: Sequence[Dim]) -> list[tuple[list[Dim], list[Dim]]]:
+    """The dimensions of two shapes of the same elements, those together that hold the same ones."""
+    left, right = ([dim for dim in dims if not dim.is_one] for dims in (before, after))
+    found = []
+    while left and right:
+        sides = [left.pop(0)], [right.pop(0)]
+        while (sizes := [math.prod(map(_sample, side)) for side in sides])[0] != sizes[1]:
+            shorter = int(sizes[0] > sizes[1])
+            rest = (left, right)[shorter]
+            if not rest:
+                break
+            sides[shorter].append(rest.pop(0))
+        found.append(sides)
+    return found
+
+
+def _sample(dim: Dim) -> int:
+    return dim.static * math.prod(cut_atom(atom).sample for atom in dim.atoms)
+
+
 def _taken(left: list[Dim], dim: Dim) -> Parts | None:
     """Take parts that make up `dim` from the front of a list; None where no parts do."""
     made: list[Dim] = []
@@ -120,22 +166,42 @@ def _taken(left: list[Dim], dim: Dim) -> Parts | None:
         if not left:
             return None
         have, part = _product(made), left.pop(0)
-        rest = dim.static // have[0]
+        if (cut := _cut(part, dim, made)) is not None:
+            part, behind = cut
+            left.insert(0, behind)
+        rest = max(1, int(_key(dim)[0] / have[0]))
         if not part.atoms and part.static > rest:  # a number may be cut anywhere
             if part.static % rest:
                 return None
             left.insert(0, Dim(part.static // rest))
             part = Dim(rest)
         made.append(part)
-        if _product(made)[0] > dim.static:
+        if math.prod(map(_sample, made)) > _sample(dim):
             return None
     return tuple(made)
 
 
-def _key(dim: Dim) -> tuple[int, list[str]]:
-    return dim.static, sorted(atom.written for atom in dim.atoms)
+def _cut(part: Dim, dim: Dim, made: list[Dim]) -> tuple[Dim, Dim] | None:
+    """(a part of a block that ends a dimension, the lanes that it takes together) where a block begins its end."""
+    block = part.atom
+    for atom in dim.atoms if block is not None else ():
+        found = part_of(cut_atom(atom))
+        if found is not None and found[0] == block and _product([*made, Dim(1, (atom,))]) == _key(dim):
+            return Dim(1, (atom,)), Dim(found[1])
+    return None
 
 
-def _product(parts: Iterable[Dim]) -> tuple[int, list[Any]]:
-    parts = list(parts)
-    return math.prod(part.static for part in parts), sorted(atom.written for part in parts for atom in part.atoms)
+def _key(dim: Dim) -> tuple[Fraction, list[str]]:
+    return _product([dim])
+
+
+def _product(parts: Iterable[Dim]) -> tuple[Fraction, list[str]]:
+    """What dimensions are together: a number, and sizes, of blocks those of whole ones."""
+    number, names = Fraction(1), []
+    for part in parts:
+        number *= part.static
+        for atom in part.atoms:
+            found = part_of(cut_atom(atom))
+            number /= 1 if found is None else found[1]
+            names.append(atom.written if found is None else found[0].written)
+    return number, sorted(names)

@@ -13,7 +13,7 @@ from tilewright.hl import exc
 from tilewright.hl.dims import Dim
 from tilewright.hl.graph.nodes import Node, Region, Value, accessed, operands, replace, walk
 from tilewright.hl.passes.decide import Decision
-from tilewright.hl.passes.merged import Merged
+from tilewright.hl.passes.merged import Merged, scattered
 from tilewright.hl.rows.table import ROWS, UNKNOWN, Need
 from tilewright.hl.symbols import Atom
 
@@ -76,12 +76,25 @@ class _Placer:
                 self.run(inner)
         elif node.op in ROWS:
             row = ROWS[node.op]
+            self._check_view(node)
             for need in row.needs(node):
                 self._fill(region, node, need)
             for out in node.outs:
                 for _, atom in self.decision.masks(out.dims):
                     self.state.put(out, atom, row.pads(node, self.state, out, atom))
         region.nodes.append(node)
+
+    def _check_view(self, node: Node) -> None:
+        """Refuse a view that takes a tile apart where it may be cut."""
+        cut = [block for block in scattered(node) if self.decision.masked(block)]
+        if cut:
+            axis = self.decision.axes[int(cut[0].key)]
+            size = self.decision.block(axis)
+            raise exc.UnsupportedOperation(
+                f"{axis.name} is taken apart where its block size, {size}, does not divide the range",
+                hint="choose a block size that divides the range, or take its first lanes together: "
+                "x[tile].view(tile.block_size // 2, 2)",
+            )
 
     def _keeps(self, new: Value, old: Value) -> bool:
         """Whether lanes that tiles cut off `new` hold what `old` does: there is nothing to put back."""

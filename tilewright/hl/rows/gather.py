@@ -78,6 +78,9 @@ def span(*bounds: Any, dtype: torch.dtype | None = None) -> Any:
     """
     begin, end, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     trace = device_trace("arange")
+    if type(begin) is int and begin == 0 and type(step) is int and step == 1:
+        made = lanes(extent(trace, end))
+        return made if dtype is None else made.to(dtype)
     length = (end - begin + step - 1) // step if type(step) is not int or step != 1 else end - begin
     made = lanes(extent(trace, length))
     if type(step) is not int or step != 1:

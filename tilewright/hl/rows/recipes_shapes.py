@@ -105,6 +105,9 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Any:
     for tensor in tensors[1:]:
         dtype = torch.promote_types(dtype, tensor.dtype)
     dim %= tensors[0].dim()
+    sizes, trace = [raw_shape(tensor)[dim] for tensor in tensors], device_trace("cat")
+    if len(set(sizes)) == 1 and trace.factors.dim(sizes[0]).atoms and trace.factors.dim(sum(sizes)).atom is not None:
+        return torch.stack(list(tensors), dim).flatten(dim, dim + 1)  # all parts of a block
     extents = [static_extent(tensor, dim, "cat", "store the parts one by one") for tensor in tensors]
     lane, offset, made = lanes(sum(extents)), 0, None
     for tensor, extent in zip(tensors, extents, strict=True):

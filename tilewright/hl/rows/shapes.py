@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.hl import exc
+from tilewright.hl.dims import block_of
 from tilewright.hl.graph.nodes import Node, Value
 from tilewright.hl.rows.table import UNKNOWN, Emitter, Pads, Row, row
 from tilewright.hl.symbols import Atom
@@ -18,7 +19,12 @@ class View(Row):
     keep: tuple[int, ...] | None = (0,)
 
     def pads(self, node: Node, pads: Pads, out: Value, atom: Atom) -> Any:
-        return pads.of(node.args[0], atom) if node.args[0].dtype == out.dtype else UNKNOWN
+        source = node.args[0]
+        if source.dtype != out.dtype:
+            return UNKNOWN
+        atoms = {own for dim in source.dims for own in dim.atoms if block_of(own) == block_of(atom)}
+        known = [pads.of(source, own) for own in (atoms or {atom})]
+        return known[0] if len(known) == 1 else UNKNOWN
 
     def emit(self, emitter: Emitter, node: Node) -> None:
         source, out = node.args[0], node.out

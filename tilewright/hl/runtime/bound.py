@@ -305,9 +305,9 @@ class BoundKernel:
             for node in reversed(loops)
         }
         if decision is None:
-            return reference.Reference(blocks)
+            return reference.Reference(blocks, rounds=self.traced.rounds)
         registered = [decision.block(axis) for axis in self.traced.slots if axis.kind == "block"]
-        return reference.Reference(blocks, registered, decision.config)
+        return reference.Reference(blocks, registered, decision.config, self.traced.rounds)
 
     def __repr__(self) -> str:
         return f"<hl.BoundKernel {self.name} with {self.config or 'no configuration yet'}>"

@@ -20,6 +20,7 @@ from tilewright.hl.graph.nodes import Node, Region, Value
 from tilewright.hl.rows.shapes import several_elements
 from tilewright.hl.symbols import ConfiguredTruth, Sym, same
 from tilewright.hl.trace import aliases, carried
+from tilewright.hl.trace.equal import equate_dims
 from tilewright.hl.trace.loops import carry
 from tilewright.hl.trace.messages import type_text
 from tilewright.hl.trace.state import Trace
@@ -144,6 +145,7 @@ def _leaf(trace: Trace, node: Node, arms: list[_Arm], path: carried.Path, ours: 
         for arm, leaf, value, other in zip(arms, (ours, theirs), values, values[::-1], strict=True)
     ]
     cut = [tuple(dim.cut for dim in value.dims) for value in pair]
+    equate_dims(trace, *cut)
     if cut[0] != cut[1] or pair[0].dtype != pair[1].dtype:
         raise exc.ControlFlowTensorMismatch(
             f"{carried.path_text(path)} is {type_text(trace, pair[0])} where the condition holds and "

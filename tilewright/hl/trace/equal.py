@@ -14,13 +14,16 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.hl.symbols import Sym, is_chosen, show, substitute
-from tilewright.hl.trace.state import Fixed, Trace
+from tilewright.hl.dims import Dim
+from tilewright.hl.symbols import Sym, is_chosen, same, show, substitute
+from tilewright.hl.trace.divided import divide_for_equal
+from tilewright.hl.trace.rounded import RoundUp, rows_of
+from tilewright.hl.trace.state import Fixed, Restart, Trace
 
 _NUMBER = re.compile(r"(?<!dimension )(?<!\.)\b\d+")
 
 
-class Equal(Exception):
+class Equal(Restart):
     """Two expressions of the host are equal: the trace starts again with one sample for both."""
 
     def __init__(self, left: str, right: str) -> None:
@@ -37,6 +40,10 @@ def equate(trace: Trace, one: int, other: int) -> None:
     """
     sizes = [trace.factors.size(extent) for extent in (one, other)]
     open_sizes = [size for size in sizes if isinstance(size, Sym)]
+    if one != other:
+        divide_for_equal(trace, *sizes)
+        _round_up(trace, *sizes)
+        _round_up(trace, *reversed(sizes))
     if one == other or not open_sizes or any(map(is_chosen, open_sizes)):
         return
     known = [substitute(size, trace.actual.get) for size in sizes]
@@ -45,6 +52,20 @@ def equate(trace: Trace, one: int, other: int) -> None:
     take_for_one(*sizes)
     for size in open_sizes:
         fix_size(trace, size)
+
+
+def _round_up(trace: Trace, power: Any, row: Any) -> None:
+    """Take the next power of two of a row's size for the row; of a size that is equal to it in the call that binds too.
+
+    Raises:
+        RoundUp: they are not one yet.
+    """
+    for size in [] if trace.rounds else rows_of(trace, power):
+        known = [substitute(one, trace.actual.get) for one in (size, row)]
+        if same(size, row):
+            raise RoundUp
+        if type(known[0]) is int and known[0] == known[1]:
+            take_for_one(size, row)
 
 
 def fix_size(trace: Trace, number: Any) -> None:
@@ -88,13 +109,23 @@ def equate_shapes(trace: Trace, one: Sequence[int], other: Sequence[int]) -> Non
             equate(trace, left, right)
 
 
+def equate_dims(trace: Trace, one: Sequence[Dim], other: Sequence[Dim]) -> None:
+    """`equate` for the dimensions of two values that a loop or a branch makes one."""
+    if len(one) == len(other) and one != other:
+        equate_shapes(trace, *(tuple(map(trace.extent_of, dims)) for dims in (one, other)))
+
+
 def equate_in(trace: Trace, message: str) -> None:
     """`equate` for the extents that a message of PyTorch names; sizes that a reshape splits have to be constants."""
-    numbers = dict.fromkeys(int(found) for found in _NUMBER.findall(message.splitlines()[0] if message else ""))
+    first = re.sub(r"(?<=\d)x(?=\d)", " ", message.splitlines()[0] if message else "")
+    numbers = dict.fromkeys(int(found) for found in _NUMBER.findall(first))
     if "is invalid for input of size" in message:
         named = {atom for number in numbers for atom in trace.factors.dim(number).atoms}
         for size in (size for tensor in trace.hosts.values() for size in tensor.shape):
             if isinstance(size, Sym) and named & set(size.atoms()):
                 fix_size(trace, size)
+        for atom in sorted(named, key=lambda atom: atom.written):
+            if ".size(" in atom.text:  # an extent that is made of sizes
+                fix_size(trace, Sym.of(atom))
     for one, other in itertools.combinations([number for number in numbers if number > 1], 2):
         equate(trace, one, other)

@@ -10,7 +10,10 @@ import dataclasses
 from typing import Any
 
 from tilewright.hl import symbols
+from tilewright.hl.dims import part_of
 from tilewright.hl.symbols import Atom, Sym
+from tilewright.hl.trace.divided import in_units
+from tilewright.hl.trace.rounded import row_of
 from tilewright.hl.trace.state import Trace
 from tilewright.hl.trace.tiles import Tile
 
@@ -27,6 +30,7 @@ def extent(trace: Trace, size: Any) -> Any:
         return size.axis.prime
     if isinstance(size, Sym) and any(atom.kind not in _KNOWN for atom in size.atoms()):
         raise symbols.number_needed(size)
+    size = in_units(trace.multiples, row_of(trace, size))
     if not isinstance(size, Sym) or _is_zero(trace.factors.size(size.sample) - size):
         return symbols.sample(size)
     if len(size.terms) == 1 and not size.constant:
@@ -58,5 +62,9 @@ def _prime(trace: Trace, atom: Atom) -> int:
         if found == atom:
             return prime
     prime = trace.sampling.extent()
+    if (parts := part_of(atom)) is not None:
+        axis = trace.axes[int(parts[0].key)]
+        axis.least = max(axis.least, parts[1])
+        trace.chosen.has_parts = True
     trace.factors.add(prime, dataclasses.replace(atom, sample=prime))
     return prime

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -23,14 +24,16 @@ from tilewright.hl.trace import branches, builtins, carried, loops, rewrite, sta
 from tilewright.hl.trace.arguments import device_of, has_numbers, host_view, integers
 from tilewright.hl.trace.call_effects import Effects, effects_of
 from tilewright.hl.trace.choices import Choices
+from tilewright.hl.trace.divided import Divided
 from tilewright.hl.trace.equal import Equal, take_for_one
 from tilewright.hl.trace.messages import named
 from tilewright.hl.trace.modes import DispatchMode, FunctionMode
 from tilewright.hl.trace.numbers import OPERATIONS, Number, combined
 from tilewright.hl.trace.outside import Read
+from tilewright.hl.trace.rounded import RoundUp
 from tilewright.hl.trace.samples import Sampling
 from tilewright.hl.trace.source import Source
-from tilewright.hl.trace.state import Fixed, Place, Trace, current, tracing
+from tilewright.hl.trace.state import Fixed, Place, Restart, Trace, current, tracing
 from tilewright.hl.trace.statements import Interpreter, Left, has_loop
 from tilewright.hl.trace.stops import noted_breakpoints
 
@@ -63,6 +66,7 @@ class Traced:
         factors: what the primes of the trace stand for.
         sampling: the inventions of the trace.
         stop: where the first `breakpoint()` stands; such a kernel runs as a reference only.
+        rounds: whether powers of two are rows where they are extents.
     """
 
     source: Source
@@ -84,6 +88,7 @@ class Traced:
     factors: Factors = field(default_factory=Factors)
     sampling: Sampling | None = None
     stop: Place | None = None
+    rounds: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,8 @@ class _Request:
     constants: set[int]
     equal: dict[str, str] = field(default_factory=dict)
     fixed: dict[str, int] = field(default_factory=dict)
+    multiples: dict[str, int] = field(default_factory=dict)
+    rounds: bool = False
     floats: bool = True
     integers: bool = False
     whole: bool = False
@@ -242,6 +249,10 @@ def _settled(request: _Request, round: int) -> Traced:
             request.equal[right] = left
             if right in request.fixed:
                 request.fixed[left] = request.fixed.pop(right)
+        except RoundUp:
+            request = replace(request, rounds=True)
+        except Divided as block:
+            request.multiples[block.block] = math.lcm(request.multiples.get(block.block, 1), block.by)
         except Fixed as found:
             request.fixed[request.equal.get(found.text, found.text)] = found.value
         except _Refused as refused:
@@ -264,7 +275,7 @@ def _with_samples(trace: Trace) -> Iterator[None]:
     """Catch what is no error of ours."""
     try:
         yield
-    except (exc.Error, Equal, Fixed, Left):
+    except (exc.Error, Restart, Left):
         raise
     except Exception as error:
         raise _Refused(error, trace.actual) from None
@@ -289,7 +300,8 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     trace.index_dtype, trace.static = request.options.index_dtype, request.options.static_shapes
     trace.reference = not request.whole and request.options.ref_mode is not RefMode.OFF
     trace.guards = [(f"{left} == {right}", True) for right, left in request.equal.items()]
-    trace.fixed = request.fixed
+    trace.fixed, trace.multiples = request.fixed, request.multiples
+    trace.rounds = request.rounds
     trace.guards += request.fixed.items()
     tensors = [read for read in request.outside if isinstance(read.value, torch.Tensor)]
     trace.outside = {id(read.value): read for read in tensors}
@@ -318,7 +330,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     made = Traced(source, *left, interpreter.folded, scope, trace.constants, guards, trace.device)
     made.captured, made.tunables, made.read, made.actual = trace.captured, trace.tunables, trace.read, trace.actual
     made.effects, made.factors, made.sampling = effects_of(trace, views), trace.factors, sampling
-    made.stop = trace.stop
+    made.stop, made.rounds = trace.stop, trace.rounds
     return made
 
 

@@ -170,7 +170,7 @@ def _from_end(trace: Trace, bound: Any, extent: Any) -> Any:
 
 def _extent(trace: Trace, length: Sym) -> int:
     """A symbolic length as an extent of samples: made of block sizes and extents, or a number of the launcher."""
-    if all(atom.kind in ("host", "op") for atom in length.atoms()):
+    if all(atom.kind in ("host", "op", "block", "tunable") for atom in length.atoms()):
         made: int = extent_of(trace, length)
         return made
     dim = trace.factors.dim(sample(length))

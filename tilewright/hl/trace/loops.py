@@ -19,6 +19,7 @@ from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value, ha
 from tilewright.hl.symbols import Sym, same, substitute
 from tilewright.hl.trace import aliases, carried
 from tilewright.hl.trace.arguments import strides_of
+from tilewright.hl.trace.equal import equate_dims
 from tilewright.hl.trace.kept import is_cut, keep
 from tilewright.hl.trace.messages import type_text
 from tilewright.hl.trace.numbers import Number
@@ -321,6 +322,7 @@ def _close(interpreter: Interpreter, region: Region, loop: Node, through: list[_
         if is_cut(result, param):
             result = trace.lift(keep(trace, result, param))
         trace.region = outer
+        equate_dims(trace, param.dims, result.dims)
         if param.dtype != result.dtype or [dim.cut for dim in param.dims] != [dim.cut for dim in result.dims]:
             raise exc.ControlFlowTensorMismatch(
                 f"{carried.path_text(one.paths[0])} is {type_text(trace, param)} before the loop and "

@@ -10,7 +10,7 @@ from typing import Any
 
 from tilewright.hl.dims import Axis, Dim, cut_atom
 from tilewright.hl.graph.nodes import Value
-from tilewright.hl.symbols import next_power_of_2, show
+from tilewright.hl.symbols import Sym, next_power_of_2, show
 from tilewright.hl.trace.state import Trace
 
 _ATTRIBUTES = {"begin": ".begin", "block": ".block_size", "valid": ".end - begin"}
@@ -31,7 +31,8 @@ def dim_text(trace: Trace, dim: Dim) -> str:
     """A dimension as users know it: "tile_m", "64", "2*tile_m"."""
     parts = [str(dim.static)] if dim.static != 1 or not dim.atoms else []
     for atom in map(cut_atom, dim.atoms):
-        parts.append(trace.axes[int(atom.key)].name if atom.kind == "block" else atom.text)
+        name = trace.axes[int(atom.key)].name if atom.kind == "block" else atom.text
+        parts.append(name or named(trace.axes, show(Sym.of(atom))))
     return "*".join(parts)
 
 

@@ -15,23 +15,27 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tilewright.hl import exc
+from tilewright.hl.graph.nodes import leaves
 from tilewright.hl.rows import table
 from tilewright.hl.rows.files import RECIPES, ROWS
 from tilewright.hl.rows.gather import span
-from tilewright.hl.symbols import Sym, is_chosen, number_needed
+from tilewright.hl.symbols import Sym
 from tilewright.hl.trace import host_parts, shape_arguments
 from tilewright.hl.trace.arguments import strides_of
 from tilewright.hl.trace.carried import tensors
+from tilewright.hl.trace.divided import check_parts, chunk, divide_for_view, split
 from tilewright.hl.trace.extents import extent as extent_of
 from tilewright.hl.trace.indexing import load, store
 from tilewright.hl.trace.merges import check_reshape
 from tilewright.hl.trace.numbers import check_held, number, recognized, wanted
 from tilewright.hl.trace.parts import assign_part, part
+from tilewright.hl.trace.rounded import RoundedUp
 from tilewright.hl.trace.state import Trace, memory_of, place_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
 from tilewright.hl.trace.whole import COMPOSITES, record_whole
 
 Handler = Callable[..., Any]
+_VIEWS = frozenset(("view", "reshape", "unflatten"))
 _RESHAPES = frozenset(("view", "_unsafe_view", "_reshape_alias", "flatten", "unflatten", "view_as"))
 _ALIASES = frozenset(("detach", "alias", "lift_fresh", "contiguous", "clone", "lift"))
 
@@ -88,16 +92,17 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
 
     def _device(self, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = args if name in shape_arguments.SIZES else ()
-        if name == "arange" and any(isinstance(arg, Sym | Tile) for arg in args):
+        if name == "arange" and any(isinstance(arg, Sym | Tile | RoundedUp) for arg in args):
             bounds = [Sym.of(arg.axis.size) if isinstance(arg, Tile) else arg for arg in args]
             if "step" in kwargs:
                 bounds = [*([0] if len(bounds) == 1 else []), *bounds, kwargs["step"]]
             with self.trace.chosen.naming(args):
                 return span(*bounds, dtype=kwargs.get("dtype") or torch.int64)
         makes = name in shape_arguments.FACTORIES or name.startswith("new_")
-        if name in ("view", "reshape", "unflatten"):
-            _map(_whole_blocks, args)
-        change = self._value_of if name not in shape_arguments.SIZES else self._extent if makes else sample_of
+        if name in _VIEWS:
+            divide_for_view(self.trace, args[0], *_viewed(name, args, kwargs))
+        named = makes or name in shape_arguments.EXTENTS
+        change = self._value_of if name not in shape_arguments.SIZES else self._extent if named else sample_of
         args, kwargs = _map(change, args), {key: _map(change, value) for key, value in kwargs.items()}
         if "device" in kwargs or makes:
             kwargs["device"] = "cpu"
@@ -122,10 +127,16 @@ class FunctionMode(TorchFunctionMode):  # type: ignore[misc]
         return arg
 
 
-def _whole_blocks(arg: Any) -> None:
-    """Raise where a part of a block is an extent of a view: the sample of a block has no parts."""
-    if isinstance(arg, Sym) and is_chosen(arg) and any(atom.key == "//" for atom in arg.terms):
-        raise number_needed(arg)
+def _viewed(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], int]:
+    """(the extents that a view names, how many elements of the sample are theirs)."""
+    tensor, *rest = args
+    elements = tensor.numel()
+    if name == "unflatten":
+        rest += kwargs.values()
+        elements = raw_shape(tensor)[rest.pop(0)] if rest and type(rest[0]) is int else elements
+    extents = leaves([*rest, *(kwargs.get(key, ()) for key in ("shape", "size"))])
+    sizes = [Sym.of(extent.axis.size) if isinstance(extent, Tile) else extent for extent in extents]
+    return [size for size in sizes if isinstance(size, int)], elements
 
 
 def sample_of(arg: Any) -> Any:
@@ -215,7 +226,7 @@ def _getitem(trace: Trace, tensor: torch.Tensor, index: Any) -> Any:
     if trace.region is None:
         return NotImplemented
     if not trace.is_host(tensor):
-        return part(tensor, index)
+        return part(trace, tensor, index)
     return load(trace, tensor, index)
 
 
@@ -339,6 +350,8 @@ _ANSWERS: dict[str, Handler] = {
     "embedding": _embedding,
     "one_hot": _one_hot,
     "scaled_dot_product_attention": _attention,
+    "split": split,
+    "chunk": chunk,
     "__getitem__": _getitem,
     "__setitem__": _setitem,
 }
@@ -400,6 +413,8 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
         out = _sampled(function, args, kwargs)
         if name in _RESHAPES:
             check_reshape(trace, raw_shape(args[0]), raw_shape(out))
+            if trace.chosen.has_parts:
+                check_parts(trace, trace.lift(args[0]), raw_shape(out))
         if trace.whole:
             return record_whole(trace, function, name, args, kwargs, out)
         return trace.record(name, held, out, named, row.compute_type(args, out))

@@ -8,15 +8,16 @@ import torch
 
 from tilewright.hl import exc
 from tilewright.hl.rows.gather import lanes, positions, static_extent, take
+from tilewright.hl.trace.divided import sliced
 from tilewright.hl.trace.state import Trace, raw_shape
 from tilewright.hl.trace.tiles import Tile
 
 
-def part(tensor: torch.Tensor, index: Any) -> Any:
-    """`tensor[index]`; NotImplemented where no subscript is a tile: PyTorch itself does these."""
+def part(trace: Trace, tensor: torch.Tensor, index: Any) -> Any:
+    """`tensor[index]`; NotImplemented where no subscript is of a tile: PyTorch itself does these."""
     entries = list(index) if isinstance(index, tuple) else [index]
     if not any(isinstance(entry, Tile) for entry in entries):
-        return NotImplemented
+        return _part_of_block(trace, tensor, entries)
     plain = [slice(None) if isinstance(entry, Tile) else entry for entry in entries]
     used = sum(1 for entry in entries if entry is not None and entry is not Ellipsis)
     if any(not (entry is None or entry is Ellipsis or entry == slice(None)) for entry in plain):
@@ -27,6 +28,22 @@ def part(tensor: torch.Tensor, index: Any) -> Any:
             tensor = _lanes_of(tensor, at, entry)
         at += 0 if entry is None else tensor.dim() - used + 1 if entry is Ellipsis else 1
     return tensor[tuple(plain)]
+
+
+def _part_of_block(trace: Trace, tensor: torch.Tensor, entries: list[Any]) -> Any:
+    """`tensor[entries]` where slices take parts of blocks and all else is whole; else NotImplemented."""
+    if any(not isinstance(entry, slice) and entry is not None and entry is not Ellipsis for entry in entries):
+        return NotImplemented
+    at, found, rank = 0, tensor, sum(isinstance(entry, slice) for entry in entries)
+    plain: list[Any] = []
+    for entry in entries:
+        made = sliced(trace, found, at, entry) if isinstance(entry, slice) else NotImplemented
+        found = found if made is NotImplemented else made
+        plain.append(entry if made is NotImplemented else slice(None))
+        at += 0 if entry is None else tensor.dim() - rank if entry is Ellipsis else 1
+    if found is tensor or any(isinstance(entry, slice) and not _is_constant(entry) for entry in plain):
+        return NotImplemented
+    return found[tuple(plain)]
 
 
 def _lanes_of(tensor: torch.Tensor, dim: int, tile: Tile) -> Any:

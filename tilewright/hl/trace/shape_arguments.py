@@ -16,6 +16,9 @@ SIZES = _names(
     """
 )
 
+# Of those the ones that name extents of their result.
+EXTENTS = _names("view reshape expand broadcast_to unflatten repeat select_backward slice_backward")
+
 # Questions about a tensor that are answered without its elements, of host tensors as well.
 QUESTIONS = _names(
     "dim ndimension is_contiguous element_size is_floating_point is_complex is_signed storage_offset is_same_size"

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from tilewright.hl import exc
-from tilewright.hl.dims import Axis, Dim, Factors, cut_atom
+from tilewright.hl.dims import Axis, Dim, Factors, cut_atom, part_of
 from tilewright.hl.graph.nodes import (
     Graph,
     HostNumber,
@@ -33,8 +33,12 @@ _LOCAL = threading.local()
 Place = tuple[int | None, int | None, int | None, int | None]  # first and last line, first and last column
 
 
-class Fixed(Exception):
-    """A number of the host has become a constant: the trace starts again with it."""
+class Restart(Exception):
+    """Something became known that the samples do not have: the trace starts again with it."""
+
+
+class Fixed(Restart):
+    """A number of the host has become a constant."""
 
     def __init__(self, text: str, value: int) -> None:
         super().__init__(text, value)
@@ -62,6 +66,9 @@ class Trace:
         tunables: choices that the program leaves to the configuration, by name.
         equal: expressions of the host that are known to be equal to another one.
         fixed: numbers of the host that are constants, by their expressions.
+        multiples: numbers that block sizes are multiples of, by the size as it is written; see `trace.divided`.
+        powers: sizes of which the program asked for the next power of two, by the power; see `trace.rounded`.
+        rounds: whether such powers are rows where they are extents.
         static: whether sizes and strides are constants.
         arguments: (tensor, path, strides in the call that binds) of tensors among the arguments, by identity.
         bounds: for each axis the bounds as the user's code has them.
@@ -103,6 +110,9 @@ class Trace:
         self.tunables: dict[str, Any] = {}
         self.equal: dict[str, str] = {}
         self.fixed: dict[str, int] = {}
+        self.multiples: dict[str, int] = {}
+        self.powers: dict[str, list[Any]] = {}
+        self.rounds = False
         self.static = True
         self.arguments: dict[int, tuple[Any, tuple[Any, ...], tuple[int, ...]]] = {}
         self.bounds: dict[int, tuple[Any, Any]] = {}
@@ -198,9 +208,10 @@ class Trace:
     def sample(self, value: Value) -> Any:
         """A fresh sample tensor with the dimensions and type of `value`, standing for nothing yet."""
         with self.silence():
-            return self.sampling.tensor((self._extent(dim) for dim in value.dims), value.dtype)
+            return self.sampling.tensor((self.extent_of(dim) for dim in value.dims), value.dtype)
 
-    def _extent(self, dim: Any) -> int:
+    def extent_of(self, dim: Dim) -> int:
+        """The extent of a dimension in samples."""
         extent = dim.static
         for atom in dim.atoms:
             atom = cut_atom(atom)
@@ -293,13 +304,14 @@ class Trace:
         """
         total: Any = dim.static
         for atom in dim.atoms:
-            axis = self.axis_of(atom)
+            block, by = part_of(atom) or (atom, 1)
+            axis = self.axis_of(block)
             atom = cut_atom(atom)
             if axis is not None and axis.kind == "jagged":
                 raise exc.UnsupportedOperation(
                     f"how many elements {axis.name} has differs from row to row", hint="divide a sum by the lengths"
                 )
-            total = Sym.of(atom if axis is None else axis.valid) * total
+            total = (Sym.of(atom) if axis is None else Sym.of(axis.valid) // by) * total
         return total
 
     def axis_of(self, atom: Atom) -> Axis | None:
@@ -343,12 +355,16 @@ class Trace:
         axis = Axis(len(self.axes), name, kind, begin, end, block, None, 1, self.sampling.extent(), top)
         if isinstance(block, Sym) and (one := block.atom) is not None and one.kind != "op":
             axis.shared = one
-            axis.prime = one.sample
+            axis.prime, axis.multiple = one.sample, self.multiples.get(one.written, 1)
         elif type(block) is int and block == 1:
             axis.prime = 1  # a fact of the program: it broadcasts, and `squeeze` removes it
         elif kind != "grid":
-            axis.prime = self.sampling.axis()
+            axis.multiple = self.multiples.get(axis.size.written, 1)
+            axis.prime = self.sampling.axis() * axis.multiple
             self.factors.add(axis.prime, axis.size)
+            for _, part in axis.parts:  # behind the block itself: the larger factor is the one that an extent has
+                self.factors.add(part.sample, part)
+                self.chosen.has_parts = True
             if block is None:
                 axis.slot = len(self.slots)
                 self.slots.append(axis)

@@ -8,6 +8,7 @@ finds them.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.hl.dims import Axis
@@ -266,28 +267,32 @@ def _contiguous(nodes: list[Node]) -> set[int]:
     return found
 
 
-@once
-def default_warps(facts: Facts) -> int:
-    """Warps of a program: enough for the accumulators of its products, or for its largest tile."""
-    sizes = _sizes(facts)
-    if facts.has_product():
-        return max((products.warps(graph, sizes) for graph in facts.graphs), default=4)
-    largest = max((_Chooser(facts, graph, sizes).whole() for graph in facts.graphs), default=1)
-    needed = -(-largest // _OF_A_WARP)
+def default_warps(facts: Facts, graph: Graph, blocks: Sequence[int]) -> int:
+    """Warps of a program of a top-level loop: enough for the accumulators of its products, or its largest tile.
+
+    Args:
+        facts: of the kernel.
+        graph: the loop.
+        blocks: block sizes.
+    """
+    sizes = _with(facts, blocks)
+    loop = _Chooser(facts, graph, sizes)
+    if loop.products:
+        return products.warps(graph, sizes)
+    needed = -(-loop.whole() // _OF_A_WARP)
     return min(16, 1 << (needed - 1).bit_length())
 
 
-@once
-def default_stages(facts: Facts) -> int:
-    """Depth of the software pipeline."""
-    sizes, machine = _sizes(facts), facts.machine
-    depths = [
-        products.stages(
-            graph, sizes, machine.cache, products.passes(graph.loop.kwargs["axes"], sizes, length), machine.processors
-        )
-        for graph in facts.graphs
-    ]
-    return max(depths, default=1)
+def default_stages(facts: Facts, graph: Graph, blocks: Sequence[int]) -> int:
+    """Depth of the software pipeline of a top-level loop; arguments as for `default_warps`."""
+    sizes, machine = _with(facts, blocks), facts.machine
+    programs = products.passes(graph.loop.kwargs["axes"], sizes, length)
+    return products.stages(graph, sizes, machine.cache, programs, machine.processors)
+
+
+def _with(facts: Facts, blocks: Sequence[int]) -> dict[Atom, int]:
+    """Block sizes by what stands for them."""
+    return _sizes(facts) | {axis.size: size for axis, size in zip(facts.slots, blocks, strict=True)}
 
 
 def default_order(facts: Facts, first: int) -> list[int]:

@@ -38,6 +38,7 @@ class Facts:
     Attributes:
         entries: for each key with a list, what its entries belong to, in order.
         names: for each of these keys how an error calls the entries.
+        loops: how an error calls the top-level loops.
         memory: what was computed from the facts, by name of the function.
     """
 
@@ -49,6 +50,7 @@ class Facts:
     actual: Mapping[Atom, int | None] = field(default_factory=dict)
     entries: dict[str, list[Any]] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
+    loops: list[str] = field(default_factory=list)
     memory: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -56,6 +58,7 @@ class Facts:
             self._add("block_sizes", axis.id, axis.name)
         for at, graph in enumerate(self.graphs):
             self._loop(graph.loop, top=True)
+            self.loops.append(" and ".join(axis.name for axis in graph.loop.kwargs["axes"]))
             for node in walk(graph.loop.regions[0]):
                 if node.op == "loop":
                     self._loop(node, top=False)
@@ -122,8 +125,11 @@ class Facts:
         known = substitute(axis.end - axis.begin, self.actual.get)
         return known if type(known) is int else None
 
-    def largest_tile(self, config: Mapping[str, Any]) -> tuple[int, Value | None]:
-        """(elements of the largest tile under a configuration, that tile), with the extents of the call that binds."""
+    def largest_tiles(self, config: Mapping[str, Any]) -> list[tuple[int, Value | None]]:
+        """For each top-level loop (elements of the largest tile under a configuration, that tile).
+
+        Extents are those of the call that binds.
+        """
         chunks = dict(zip(self.entries.get("reduction_loops", ()), config.get("reduction_loops", ()), strict=False))
         sizes = dict(zip((axis.size for axis in self.slots), config.get("block_sizes", ()), strict=False))
         own = {axis.size: axis.block for axis in reversed(self.axes) if type(axis.block) is int} | sizes
@@ -134,11 +140,11 @@ class Facts:
                 return int(substitute(Sym.of(atom), lanes))
             return int(next_power_of_2(self.actual.get(atom) or 1) if atom.kind == "host" else own.get(atom, 1))
 
-        largest: tuple[int, Value | None] = (1, None)
+        largest: list[tuple[int, Value | None]] = [(1, None) for _ in self.graphs]
         for at, value, parts in tiles(self):
             rolled = {dim: chunk for (which, dim), chunk in chunks.items() if which == at and chunk is not None}
             extents = (rolled.get(dim) or dim.static * math.prod(map(lanes, atoms)) for dim, atoms in parts)
-            largest = max(largest, (math.prod(extents), value), key=lambda found: found[0])
+            largest[at] = max(largest[at], (math.prod(extents), value), key=lambda found: found[0])
         return largest
 
     def has_product(self) -> bool:

@@ -55,6 +55,11 @@ class Forked:
             self._status.close()
 
 
+def environment() -> dict[str, str]:
+    """The variables of a Python process that finds the modules that this one does."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
 class ForkServer:
     """The server, as the process sees it that asks for workers.
 
@@ -86,10 +91,9 @@ class ForkServer:
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-c", f"import os; os.fork() and os._exit(0); {self._program}"]
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             subprocess.run(
                 [*command, str(theirs.fileno())],
-                env=environment,
+                env=environment(),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # Ctrl-C is the driver's

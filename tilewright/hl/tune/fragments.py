@@ -78,17 +78,23 @@ class IntegerFragment(Fragment):
 
 @dataclass(frozen=True)
 class PowerOfTwoFragment(IntegerFragment):
-    """A power of two between two powers of two, both included."""
+    """A power of two between two powers of two, both included; or as many times `unit`, between two such numbers."""
+
+    unit: int = 1
 
     def random(self, rng: random.Random) -> Any:
-        return 1 << rng.randint(self.low.bit_length() - 1, self.high.bit_length() - 1)
+        low, high = (bound // self.unit for bound in (self.low, self.high))
+        return self.unit << rng.randint(low.bit_length() - 1, high.bit_length() - 1)
 
     def neighbors(self, value: Any) -> list[Any]:
-        power = 1 << (value.bit_length() - 1)
-        return [near for near in (power // 2, power * 2) if self.low <= near <= self.high and near != value]
+        power = self.unit << max(0, (value // self.unit).bit_length() - 1)
+        return [near for near in (power // 2, power * 2) if self.holds(near) and near != value]
 
     def holds(self, value: Any) -> bool:
-        return super().holds(value) and value & (value - 1) == 0
+        if not super().holds(value) or value % self.unit:
+            return False
+        power = value // self.unit
+        return bool(power & (power - 1) == 0)
 
 
 @dataclass(frozen=True)

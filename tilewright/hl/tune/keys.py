@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Value
+from tilewright.hl.passes.decide import check_multiple
 from tilewright.hl.tune.defaults import (
     default_blocks,
     default_group,
@@ -83,6 +85,17 @@ class ListKey(Key):
     alias: str = ""
 
 
+class LaunchKey(Key):
+    """An option of launches, which a search chooses for each of the kernel's top-level loops.
+
+    A configuration has one value for all of them, or a list with one for each.
+    """
+
+    def default(self, facts: Facts, at: int, blocks: Sequence[int]) -> Any:
+        """What a loop has with these block sizes, if nothing is said."""
+        return self.fragment(facts, at).default()
+
+
 # --- tiles and loops -------------------------------------------------------------------------------------
 
 
@@ -92,6 +105,8 @@ class BlockSizes(ListKey):
     def fragment(self, facts: Facts, at: int) -> Fragment:
         axis = facts.slots[at]
         low, high = bounds(axis)
+        low = 1 << (max(low, axis.least) - 1).bit_length()
+        high = max(low, high)
         if axis.size in uncut_sizes(facts):
             high = max(low, min(high, dividing(facts, axis)))
         if facts.machine.kind != "cpu" and axis.size in product_sizes(facts):
@@ -100,7 +115,11 @@ class BlockSizes(ListKey):
         measured = facts.extent_in_call(axis)  # what a search times; other calls have larger ones, and the default
         if axis.kind == "tile" and measured is not None:
             high = min(high, max(1 << max(0, measured - 1).bit_length(), default, low))
-        return PowerOfTwoFragment(1 << (low - 1).bit_length(), high, default)
+        if axis.multiple == 1:
+            return PowerOfTwoFragment(low, high, default)
+        unit = axis.multiple // (axis.multiple & -axis.multiple)  # its odd factor: powers of two times that
+        low, high, default = (_power_times(unit, max(size, axis.multiple)) for size in (low, high, default))
+        return PowerOfTwoFragment(low, high, default, unit)
 
     def check(self, value: Any, facts: Facts, at: int) -> Any:
         axis = facts.slots[at]
@@ -110,7 +129,13 @@ class BlockSizes(ListKey):
                 f"the block size of {axis.name} is {value!r}",
                 hint=f"block sizes are integers from {low} to {high}",
             )
+        check_multiple(axis, value)
         return value
+
+
+def _power_times(unit: int, size: int) -> int:
+    """The largest power of two times `unit` that is at most `size`, at least `unit`."""
+    return unit << max(0, (size // unit).bit_length() - 1)
 
 
 def bounds(axis: Axis) -> tuple[int, int]:
@@ -230,21 +255,27 @@ class PidType(Key):
         return EnumFragment(kinds)
 
 
-class NumWarps(Key):
+class NumWarps(LaunchKey):
     """Warps of a program."""
 
     def fragment(self, facts: Facts, at: int) -> Fragment:
-        return PowerOfTwoFragment(1, 32, default_warps(facts))
+        return PowerOfTwoFragment(1, 32, self.default(facts, at, default_blocks(facts)))
+
+    def default(self, facts: Facts, at: int, blocks: Sequence[int]) -> int:
+        return default_warps(facts, facts.graphs[at], blocks)
 
     def on(self, kind: str) -> bool:
         return kind != "cpu"
 
 
-class NumStages(Key):
+class NumStages(LaunchKey):
     """Depth of the software pipeline."""
 
     def fragment(self, facts: Facts, at: int) -> Fragment:
-        return IntegerFragment(1, 8, default_stages(facts))
+        return IntegerFragment(1, 8, self.default(facts, at, default_blocks(facts)))
+
+    def default(self, facts: Facts, at: int, blocks: Sequence[int]) -> int:
+        return default_stages(facts, facts.graphs[at], blocks)
 
     def on(self, kind: str) -> bool:
         return kind != "cpu"
@@ -282,7 +313,7 @@ class EpilogueSubtile(Key):
         return EnumFragment((None, 2, 4)) if facts.has_product() else EnumFragment((None,))
 
 
-class MaxNReg(Key):
+class MaxNReg(LaunchKey):
     """Registers of a thread."""
 
     def fragment(self, facts: Facts, at: int) -> Fragment:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.hl.dims import Axis, Dim
-from tilewright.hl.graph.nodes import Graph, Node, Region, Value, accessed
+from tilewright.hl.graph.nodes import Graph, Node, Region, Value, accessed, values
 from tilewright.hl.symbols import Atom
 
 PRODUCTS = ("product", "scaled_product")
@@ -33,6 +33,7 @@ _LARGEST = (128, 256)  # rows and columns of an accumulator
 _LANES = 128  # elements a cycle that a processor computes
 _HALF = 1 << 14  # elements of accumulators of which a processor holds those of two programs
 _OF_FOUR = 3 << 13  # elements of accumulators that four warps hold, in 192 registers of a thread
+_ROTATED = 56 << 10  # elements of accumulators that eight warps hold, in 224 registers of a thread
 _STEPS, _STEPS_ALONE = 4, 8  # of a loop that are loaded ahead at most; where programs share no processor
 _MOST = 3  # programs that share a processor, as far as that is worth something
 _MORE_WARPS = 1.1  # how much longer passes take in which eight warps wait for each other: measured on an H100
@@ -48,18 +49,35 @@ class Body:
         products: products of matrices.
         accesses: loads and stores.
         others: results of what computes elements.
+        makers: by the number of a value, the node that makes it.
     """
 
     axes: tuple[Axis, ...]
     products: list[Node] = field(default_factory=list)
     accesses: list[Node] = field(default_factory=list)
     others: list[Value] = field(default_factory=list)
+    makers: dict[int, Node] = field(default_factory=dict)
+
+    def closing(self) -> list[Node]:
+        """The products that need the result of another one of the body."""
+        products = {node.out.id for node in self.products}
+        return [node for node in self.products if not products.isdisjoint(self._needed(node))]
+
+    def _needed(self, node: Node) -> set[int]:
+        """The numbers of the values that a node is computed of."""
+        found, pending = set[int](), [node]
+        while pending:
+            fresh = {value.id for value in values(pending.pop().args)} - found
+            found |= fresh
+            pending += [self.makers[number] for number in fresh if number in self.makers]
+        return found
 
 
 def bodies(region: Region, axes: tuple[Axis, ...] = (), into: Body | None = None) -> Iterator[Body]:
     """The bodies of a region, its own last; branches belong to the body that they are in."""
     body = Body(axes) if into is None else into
     for node in region.nodes:
+        body.makers.update((value.id, node) for value in node.outs)
         if node.op in PRODUCTS:
             body.products.append(node)
         elif node.op in ("load", "store"):
@@ -154,7 +172,8 @@ class TileModel:
         rounds = -(-passes(self.grid, sizes, self.length) // self.processors)
         if not _is_chained(self.bodies, sizes):
             return rounds * cycles, -held
-        return rounds * cycles * (_MORE_WARPS if held > _OF_FOUR else 1), held
+        waits = held > _OF_FOUR and not self._rotates(sizes)
+        return rounds * cycles * (_MORE_WARPS if waits else 1), held
 
     def _work(self, body: Body, sizes: Mapping[Atom, int]) -> float:
         """Cycles of one turn of a body."""
@@ -171,11 +190,30 @@ class TileModel:
         return heavy + light - (1 - 1 / self._programs(sizes)) * min(heavy, light)
 
     def _programs(self, sizes: Mapping[Atom, int]) -> int:
-        """How many programs a processor has at once, each of which works on elements while others multiply."""
+        """How many programs a processor has at once, each of which works on elements while others multiply.
+
+        One whose own products run beside that hides more of it than several that come to it by chance.
+        """
         held = _held(self.bodies, sizes)
         if _is_chained(self.bodies, sizes):
-            return _fitting_registers(held)
+            return _MOST + 1 if self._rotates(sizes) else _fitting_registers(held)
         return 2 if held <= _HALF else 1
+
+    def _rotates(self, sizes: Mapping[Atom, int]) -> bool:
+        """Whether the loop starts products of the next turn while it computes elements of this one.
+
+        Programs of eight warps do, if registers hold the products twice that need no other, beside the sums of those
+        that do. They stay on their processors, and load the next program's tiles, if all of them take as many turns.
+        """
+        return _held(self.bodies, sizes) > _OF_FOUR and any(self._is_rotated(body, sizes) for body in self.bodies)
+
+    def _is_rotated(self, body: Body, sizes: Mapping[Atom, int]) -> bool:
+        closing = body.closing()
+        held = sum(elements(node.out.dims, sizes) * (1 if node in closing else 2) for node in body.products)
+        rows = min((elements(node.out.dims[-2:-1], sizes) for node in body.products), default=0)
+        both = bool(body.axes) and 0 < len(closing) < len(body.products)
+        equal = all(self.length(axis) is not None for axis in body.axes)
+        return both and equal and rows >= 2 * _ROWS and held <= _ROTATED
 
 
 def _fitting_registers(held: int) -> int:

@@ -201,10 +201,9 @@ class _Started:
 
     def __init__(self, files: Sequence[int]) -> None:
         program = f"import sys; from {__name__} import work; work([*map(int, sys.argv[1:])])"
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self._process = subprocess.Popen(
             [sys.executable, "-c", program, *map(str, files)],
-            env=environment,
+            env=fork_server.environment(),
             pass_fds=files,
             start_new_session=True,  # Ctrl-C is the driver's
         )

@@ -16,7 +16,7 @@ from tilewright.hl.config import Config
 from tilewright.hl.trace.host import Traced
 from tilewright.hl.tune.facts import RANGE_KEYS, Facts, extent
 from tilewright.hl.tune.fragments import Fragment
-from tilewright.hl.tune.keys import ALIASES, FOREIGN, KEYS, LARGEST_TILE, Ignored, Key, ListKey, in_words
+from tilewright.hl.tune.keys import ALIASES, FOREIGN, KEYS, LARGEST_TILE, Ignored, Key, LaunchKey, ListKey, in_words
 from tilewright.hl.tune.machine import machine_of
 
 log = logging.getLogger("tilewright.hl.config")
@@ -61,8 +61,9 @@ class ConfigSpec:
         for name, key in KEYS.items():
             if not key.on(self.facts.machine.kind):
                 continue
-            if isinstance(key, ListKey):
-                for at in range(len(self.facts.entries.get(name, ()))):
+            count = len(self.facts.loops) if isinstance(key, LaunchKey) else len(self.facts.entries.get(name, ()))
+            if isinstance(key, ListKey) or (isinstance(key, LaunchKey) and count != 1):
+                for at in range(count):
                     yield Choice(name, at, key.fragment(self.facts, at), key.searched)
             else:
                 yield Choice(name, None, key.fragment(self.facts, 0), key.searched)
@@ -78,14 +79,7 @@ class ConfigSpec:
     def flatten(self, config: Mapping[str, Any]) -> list[Any]:
         """The choices of a configuration in the order of `choices`."""
         full = self.normalize(config)
-        return [
-            choice.fragment.default()
-            if choice.key not in full
-            else full[choice.key]
-            if choice.at is None
-            else full[choice.key][choice.at]
-            for choice in self.choices
-        ]
+        return [_chosen(full, choice) for choice in self.choices]
 
     def unflatten(self, flat: Sequence[Any]) -> Config:
         """The configuration with these choices."""
@@ -107,12 +101,21 @@ class ConfigSpec:
         ]
         sizes = [at for at, choice in enumerate(self.choices) if choice.key in ("block_sizes", "reduction_loops")]
         while not self._is_small(flat):
-            widest = max((at for at in sizes if (flat[at] or 1) > 1), key=lambda at: flat[at], default=None)
+            widest = max((at for at in sizes if self._shorter(at, flat[at])), key=lambda at: flat[at], default=None)
             if widest is None:
                 break
-            fragment, half = self.choices[widest].fragment, flat[widest] // 2
-            flat[widest] = half if fragment.holds(half) or self.choices[widest].key == "block_sizes" else None
+            flat[widest] = self._shorter(widest, flat[widest])[0]
         return self.unflatten(self._rolled(flat))
+
+    def _shorter(self, at: int, size: int | None) -> list[Any]:
+        """What a size of blocks or chunks may be made so that tiles are smaller; nothing where it cannot."""
+        choice = self.choices[at]
+        if size is None or size < 2:
+            return []
+        if choice.key == "block_sizes":
+            axis = self.facts.slots[choice.at or 0]
+            return [size // 2] if size // 2 >= axis.least and size // 2 % axis.multiple == 0 else []
+        return [size // 2 if choice.fragment.holds(size // 2) else None]
 
     def neighbors(self, config: Mapping[str, Any]) -> list[Config]:
         """The configurations that differ from one by one step of one choice or by its default, or by a tile that is as
@@ -159,8 +162,9 @@ class ConfigSpec:
         """Whether the largest tile is one that a search tries: on a GPU its elements have registers."""
         config = self._together(flat)
         warps = config.get("num_warps") if KEYS["num_warps"].on(self.facts.machine.kind) else None
-        most = LARGEST_TILE if warps is None else warps * MOST_OF_A_WARP
-        return self.facts.largest_tile(config)[0] <= most
+        each = warps if isinstance(warps, list) else [warps] * len(self.facts.loops)
+        most = [LARGEST_TILE if count is None else count * MOST_OF_A_WARP for count in each]
+        return all(size <= m for (size, _), m in zip(self.facts.largest_tiles(config), most, strict=True))
 
     def _rolled(self, flat: list[Any]) -> list[Any]:
         """Choices that unroll no loop of many turns: its code would take minutes to compile."""
@@ -186,14 +190,17 @@ class ConfigSpec:
         self._check_names(given)
         full: dict[str, Any] = {}
         for name, key in KEYS.items():
-            value = self._value(key, given.get(name))
+            if isinstance(key, LaunchKey):
+                value = self._of_launches(key, given.get(name), full.get("block_sizes", ()))
+            else:
+                value = self._value(key, given.get(name))
             if key.on(self.facts.machine.kind) and value not in (None, []):
                 full[name] = value
         for name, fragment in self.facts.tunables.items():
             full[name] = given.get(name, fragment.default())
             if not fragment.holds(full[name]):
                 raise exc.InvalidConfig(f"{name}={full[name]!r}", hint=f"values are {in_words(fragment)}")
-        elements, tile = self.facts.largest_tile(full)
+        elements, tile = max(self.facts.largest_tiles(full), key=lambda found: found[0], default=(1, None))
         if elements > LARGEST_TILE:
             name = f" of {tile.name}" if tile is not None and tile.name else ""
             raise exc.InvalidConfig(
@@ -223,6 +230,21 @@ class ConfigSpec:
             return [key.fragment(self.facts, at).default() for at in range(count)]
         listed = self._listed(key, value, count)
         return [key.check(item, self.facts, at) for at, item in enumerate(listed)]
+
+    def _of_launches(self, key: LaunchKey, value: Any, blocks: Sequence[int]) -> Any:
+        """One value for all launches where it is the same, else a list with one for each."""
+        count = len(self.facts.loops)
+        given = list(value) if isinstance(value, list | tuple) else [value] * count
+        if len(given) != count:
+            raise exc.InvalidConfig(
+                f"{key.name} has {len(given)} entries, and the kernel has {count} top-level loops",
+                hint=f"in this order: {', '.join(self.facts.loops)}; or one number for all of them",
+            )
+        values = [
+            key.default(self.facts, at, blocks) if item is None else key.check(item, self.facts, at)
+            for at, item in enumerate(given)
+        ]
+        return values[0] if values and values[1:] == values[:-1] else values
 
     def _listed(self, key: ListKey, value: Any, count: int) -> list[Any]:
         """A list of one value per entry from what was given: one value stands for all entries of accesses."""
@@ -266,6 +288,14 @@ class ConfigSpec:
                         for at, value in enumerate(full[name])
                     ]
         return full
+
+
+def _chosen(full: Mapping[str, Any], choice: Choice) -> Any:
+    """What a full configuration says of a choice."""
+    value = full.get(choice.key)
+    if value is None:
+        return choice.fragment.default()
+    return value[choice.at] if choice.at is not None and isinstance(value, list) else value
 
 
 @functools.cache

@@ -21,7 +21,7 @@ from tilewright.hl.config import Config
 from tilewright.hl.tune.fragments import IntegerFragment
 from tilewright.hl.tune.spec import ConfigSpec
 
-_LONG = 30.0  # seconds of a search that has time to load scikit-learn, which takes up to five
+_LONG = 30.0  # seconds of a search that has time to load scikit-learn: two, and more from a cold disk
 _SHAPE = ("block_sizes", "reduction_loops", "num_warps", "num_stages")
 
 Times = Mapping[Config, float]

@@ -5,18 +5,16 @@
 
 from __future__ import annotations
 
-import builtins
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright.base import dtypes
-from tilewright.base.dtypes import with_shape_of
 from tilewright.base.errors import (
     CompileTimeAssertionFailure,
     LanguageTypeError,
     LanguageValueError,
     NotConstexprError,
-    UnsupportedError,
 )
 from tilewright.ir.types import to_ir
 from tilewright.ops.broadcast import broadcast_tensors
@@ -24,9 +22,7 @@ from tilewright.ops.builtin import Emitter, builtin, to_tensor
 from tilewright.ops.casts import cast_to
 from tilewright.ops.debug import AssertOp, BarrierOp, InlineAsmOp, PrintOp
 from tilewright.ops.elementwise import OrIOp, XOrIOp
-from tilewright.ops.functions.target import is_cuda
-from tilewright.ops.values import Element, Flag, Operand, Size, constexpr, tensor, unwrap
-from tilewright.ops.values import tuple as tl_tuple
+from tilewright.ops.values import Operand, constexpr, tensor, unwrap
 
 
 @builtin
@@ -133,40 +129,20 @@ def debug_barrier(b: Emitter) -> None:
     b.emit_void(BarrierOp, space="all")
 
 
-@builtin
-def inline_asm_elementwise(
-    b: Emitter, asm: Any, constraints: Any, args: Any, dtype: Element, is_pure: Flag, pack: Size
-) -> Any:
-    """Inline assembly, element by element: PTX, which NVIDIA GPUs understand and CPUs do not.
-
-    Args:
-        asm: text of the instructions; `$0`, `$1`, ... are the results, then the operands.
-        constraints: kinds of registers in that order, such as "=r,r,r" (r 32 bits, h 16, l 64, f float, d double).
-        args: tensors, broadcast together; without any the result is a scalar.
-        dtype: element type of the result, or a tuple of them.
-        is_pure: no side effects.
-        pack: elements that one execution takes; those narrower than 32 bits share registers.
-
-    Returns:
-        Tensor, or a tuple of them if `dtype` is one.
-
-    Raises:
-        UnsupportedError: the kernel is compiled for a CPU, or interpreted.
-    """
-    if not is_cuda(b.target):
-        raise UnsupportedError(
-            f"inline assembly is not available on {b.target.backend}: PTX is the assembly of NVIDIA GPUs",
-            hint="write the computation with tl operations, or guard it with `if tl.target_info.is_cuda():`",
-        )
-    operands = broadcast_tensors(b, *(to_tensor(b, arg) for arg in args))
-    wanted = unwrap(dtype)
-    kinds = list(wanted) if isinstance(wanted, (builtins.tuple, list)) else [wanted]
-    results = [with_shape_of(operands[0].type, kind) if operands else kind for kind in kinds]
-    attrs = {"asm_string": unwrap(asm), "constraints": unwrap(constraints)}
-    attrs |= {"pure": bool(unwrap(is_pure)), "packed_element": int(unwrap(pack))}
+def assembly(
+    b: Emitter,
+    text: str,
+    constraints: str,
+    operands: Sequence[tensor],
+    results: Sequence[Any],
+    *,
+    pure: bool,
+    pack: int,
+) -> list[tensor]:
+    """Assembly of the target, on tiles of one shape; `tl.inline_asm_elementwise` describes the arguments."""
+    attrs = {"asm_string": text, "constraints": constraints, "pure": pure, "packed_element": pack}
     handles = b.op(InlineAsmOp, [o.handle for o in operands], attrs=attrs, result_types=[to_ir(t) for t in results])
-    made = [tensor(handle, type_) for handle, type_ in zip(handles, results, strict=True)]
-    return made[0] if wanted is kinds[0] else tl_tuple(made)
+    return [tensor(handle, type_) for handle, type_ in zip(handles, results, strict=True)]
 
 
 @builtin

@@ -50,6 +50,11 @@ def tell_reductions(decisions: Decisions, step: Step, chunking: Chunking) -> Non
             decisions.once(REDUCTION, sink.op, lambda: _combined(step, chunking))
 
 
+def tell_total(decisions: Decisions, sink: ReduceSink) -> None:
+    """A reduction of what a scan combines."""
+    decisions.once(REDUCTION, sink.op, lambda: Yes(1, "the last element of a scan of the same elements"))
+
+
 def _combined(step: Step, chunking: Chunking) -> Answer[int]:
     """How a group combines the elements along its axis; the runner-up is one by one."""
     extent, lanes = step.shape[step.axis], chunking.lanes

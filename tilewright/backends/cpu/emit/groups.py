@@ -27,9 +27,10 @@ from tilewright.backends.cpu.emit.answers import tell_reductions
 from tilewright.backends.cpu.emit.chunks import computing, enter_nest
 from tilewright.backends.cpu.emit.context import FunctionLowering
 from tilewright.backends.cpu.emit.evaluator import Evaluator
-from tilewright.backends.cpu.emit.masks import Masks
+from tilewright.backends.cpu.emit.masks import Masks, Runs
 from tilewright.backends.cpu.emit.nontemporal import past_caches, plan_streaming
 from tilewright.backends.cpu.emit.prefetch_rows import RowPrefetchEmitter
+from tilewright.backends.cpu.emit.quotients import RUN
 from tilewright.backends.cpu.emit.reduce import Reduction
 from tilewright.backends.cpu.emit.source_lines import at_line_of, loaded_by
 from tilewright.backends.cpu.emit.values import Nest
@@ -135,7 +136,8 @@ class _GroupNest:
         self.roots = [(root, at) for root, _ in step.roots() if is_tile(root) for at in (*sides.indices, self.index)]
         self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if isinstance(sink, _WRITE)}
         self.loops = [loop for loop in chunking.loops if row is None or loop[0] != 0]
-        self.masks = Masks(ev, step, sides.indices, self.loops[-1][0] if self.loops else -1)
+        dim, extent, chunk = self.loops[-1] if self.loops else (-1, 1, 1)
+        self.masks = Masks(ev, step, sides.indices, dim, cut=extent >= FEWEST_CHUNKS * chunk)
         self.prefetched: list[RowPrefetchEmitter] = []  # rows of the next program that the chunks ask for
         self.streamed: int | None = None  # bytes of a program that may go past the caches
 
@@ -201,8 +203,11 @@ class _GroupNest:
                 flat = self._loop(dim, const(I64, first), begin, chunk, flat)
         limit = self.f.intrinsic("smax", limit, begin) if first or falling else limit
         self.prefetched = prefetched
-        with self.ev.knowing(self.masks.holds, self.masks.analysis):
-            flat = self._unmasked(dim, begin, limit, chunk, flat)
+        if self.masks.runs is not None:
+            flat = self._in_runs(self.masks.runs, dim, begin, limit, chunk, flat)
+        else:
+            with self.ev.knowing(self.masks.holds, self.masks.analysis):
+                flat = self._unmasked(dim, begin, limit, chunk, flat)
         self.prefetched = []
         if self.masks.any:
             with self.ev.comparing(self.masks.by_lane):
@@ -258,6 +263,25 @@ class _GroupNest:
             loop.next(*[v for result in results for v in result])
         self.ev.close(dim)
         return loop.results
+
+    def _in_runs(self, runs: Runs, dim: int, begin: V, limit: V, chunk: int, flat: list[V]) -> list[V]:
+        """Chunks `begin` to `limit`: up to where a quotient changes, then the one in which it does, and so on."""
+        ev, f, masks = self.ev, self.f, self.masks
+
+        def run(values: list[V]) -> list[V]:
+            first, *flat = values
+            ev.open(RUN, first)
+            end = masks.end_of_run(runs, first, limit, chunk)
+            with ev.knowing(masks.holds | runs.holds, runs.analysis):
+                ev.hoist(self.roots)
+                flat = self._unmasked(dim, first, end, chunk, flat)
+            ev.close(RUN)
+            after = f.intrinsic("smin", f.add(end, chunk), limit)
+            with ev.knowing(masks.holds, masks.analysis):
+                return [after, *self._loop(dim, end, after, chunk, flat)]
+
+        ev.nest.bits[RUN], ev.nest.zeros[RUN] = ev.nest.bits[dim], ev.nest.zeros.get(dim, 0)
+        return f.while_([begin, *flat], lambda values: f.icmp("slt", values[0], limit), run)[1:]
 
     def _unmasked(self, dim: int, begin: V, limit: V, chunk: int, flat: list[V]) -> list[V]:
         """The chunks in which masks hold; twice, if their stores may go past the caches."""

@@ -12,12 +12,15 @@ even where all lanes are wanted (Zen 5: 740 µs to sum 16 MiB from memory, 400 w
     for chunk = 0 .. begin:        masked loads and stores
     for chunk = begin .. limit:    plain ones
     for chunk = limit .. extent:   masked ones
+
+Where places are quotients or remainders, the plain chunks run from one change of them to the next (`quotients.py`).
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from xdsl.ir import SSAValue
@@ -30,12 +33,13 @@ from tilewright.analysis.index import LANE, Index, pattern, sources
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.clamps import Clamps
 from tilewright.backends.cpu.emit.evaluator import Evaluator
+from tilewright.backends.cpu.emit.quotients import Quotients, is_quotient
 from tilewright.backends.cpu.plan.steps import Sink, Step, StoreSink
 from tilewright.backends.cpu.plan.subjects import UNMASKED
 from tilewright.backends.llvm.types import I32, I64, V, const, const_vector
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.effect_traits import mask_of
-from tilewright.ir.types import bit_width, element_type
+from tilewright.ir.types import bit_width, element_type, is_integer
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.debug import AssertOp
@@ -43,6 +47,22 @@ from tilewright.ops.elementwise import SelectOp
 from tilewright.ops.memory import LoadOp
 
 _FAR = 1 << 48  # further than elements lie apart
+At = tuple[SSAValue, Index]
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Chunks in which no quotient changes.
+
+    Args:
+        holds: comparisons, each at an index, that are true there.
+        forms: which are negative there.
+        analysis: affine forms there.
+    """
+
+    holds: frozenset[At]
+    forms: list[Form]
+    analysis: AffineAnalysis
 
 
 class Masks:
@@ -53,6 +73,7 @@ class Masks:
         step: the group.
         indices: of its chunks, one for each side (`plan/sides.py`).
         dim: of the innermost loop, -1 if there is none.
+        cut: whether that loop may be cut where quotients change.
 
     Attributes:
         holds: comparisons, each at an index, that are true in every chunk below `limit`.
@@ -61,9 +82,10 @@ class Masks:
         scalars: masks of all elements that are true there.
         bounds: the comparisons of which there is a form, each with it.
         analysis: affine forms of what is computed there, if they are others than elsewhere.
+        runs: chunks among them in which no quotient changes, if there are quotients.
     """
 
-    def __init__(self, ev: Evaluator, step: Step, indices: Sequence[Index], dim: int) -> None:
+    def __init__(self, ev: Evaluator, step: Step, indices: Sequence[Index], dim: int, *, cut: bool = False) -> None:
         self.ev, self.dim = ev, dim
         holds: list[tuple[SSAValue, Index]] = []
         comparisons, pointers = _comparisons(ev, step, indices)
@@ -71,7 +93,14 @@ class Masks:
         comparisons = {key: asked for key, asked in comparisons.items() if not isinstance(defining_op(key[0]), SplatOp)}
         answers = [(key, self._known_below(*key), asked) for key, asked in comparisons.items()]
         self.analysis: AffineAnalysis | None = None
-        bounds = self._with_clamps([a.plan for _, a, _ in answers if isinstance(a, Yes)], pointers)
+        known = [a.plan for _, a, _ in answers if isinstance(a, Yes)]
+        clamps = Clamps(ev, pointers, self._is_even, known if cut else None)
+        self.runs = None
+        if cut:
+            unknown = [key for key, answer, asked in answers if asked and isinstance(answer, No)]
+            self.runs = self._runs(clamps.analysis, pointers, unknown)
+            clamps = clamps if self.runs is not None else Clamps(ev, pointers, self._is_even)
+        bounds = self._with_clamps(known, clamps)
         many = len(bounds) > tuning.MASK_COMPARISONS
         for key, answer, asked in answers:
             answer = No(f"more than {tuning.MASK_COMPARISONS} bounds make up the masks") if many else answer
@@ -88,9 +117,8 @@ class Masks:
         """Whether there is something to test: chunks without masks are emitted beside those with them."""
         return bool(self.forms or self.scalars)
 
-    def _with_clamps(self, bounds: list[Form], pointers: Iterable[tuple[SSAValue, Index]]) -> list[Form]:
+    def _with_clamps(self, bounds: list[Form], clamps: Clamps) -> list[Form]:
         """The strictest of the bounds of masks, and of those of held places if both are few."""
-        clamps = Clamps(self.ev, pointers, lambda form: self._is_known(form) and self._changes_evenly(form))
         both = _strictest([*bounds, *(form for forms in clamps.bounds.values() for form in forms)])
         if not clamps.bounds or len(both) > tuning.MASK_COMPARISONS:
             return _strictest(bounds)
@@ -101,9 +129,36 @@ class Masks:
         self.analysis = clamps.analysis
         return both
 
-    def _known_below(self, value: SSAValue, at: Index) -> Answer[Form]:
+    def _runs(self, known: AffineAnalysis, pointers: list[At], comparisons: list[At]) -> Runs | None:
+        """The chunks in which no quotient of an address, or of what masks compare, changes."""
+        compared = [operand for key in comparisons for operand in operand_indices(*key)]
+        compared = [(value, at) for value, at in compared if is_integer(element_type(value.type))]
+        found = Quotients(self.ev, self.dim, [*pointers, *compared], known, self._suits_a_run)
+        answers = [(key, self._known_below(*key, found.analysis, found.facts)) for key in comparisons]
+        holds = {key: answer.plan for key, answer in answers if isinstance(answer, Yes)}
+        bounds = _strictest([*found.bounds, *holds.values()])
+        if not found.bounds or len(bounds) > tuning.MASK_COMPARISONS:
+            return None
+        for value in [*found.values, *(key[0] for key in holds)]:
+            self.ev.decisions.note(
+                UNMASKED,
+                defining_op(value),
+                Yes(value, "looked at once for the elements up to where a quotient changes"),
+            )
+        return Runs(frozenset(holds), bounds, found.analysis)
+
+    def _suits_a_run(self, form: Form) -> bool:
+        return self._is_of_a_row(form) and self._is_even(form)
+
+    def _is_even(self, form: Form) -> bool:
+        return self._is_known(form) and self._changes_evenly(form)
+
+    def _known_below(
+        self, value: SSAValue, at: Index, analysis: AffineAnalysis | None = None, negative: Sequence[Form] = ()
+    ) -> Answer[Form]:
         """The form that a part of a mask says is negative, if it changes evenly along the innermost loop."""
-        answer = below_zero(value, at, self.ev.analysis, "(i < m) & (j < n)", of_rows=True)
+        analysis = analysis or self.ev.analysis
+        answer = below_zero(value, at, analysis, "(i < m) & (j < n)", of_rows=True, negative=negative)
         if isinstance(answer, No):
             return answer
         if not self._is_of_a_row(answer.plan):
@@ -123,7 +178,8 @@ class Masks:
         return not form.residual or (
             len(form.residual) <= 2
             and self._stride(form, self.dim) in (-1, 0, 1)
-            and all(s.constant in (1, -1) and own.isdisjoint(sources(index)) for _, index, s in form.residual)
+            and all(s.constant in (1, -1) or is_quotient(value) for value, _, s in form.residual)
+            and all(own.isdisjoint(sources(index)) for _, index, _ in form.residual)
         )
 
     def _is_known(self, form: Form) -> bool:
@@ -180,6 +236,18 @@ class Masks:
                 starts = f.op("sdiv", f.add(starts, stride - 1), stride)
             total = f.intrinsic("smin", total, starts)
         return self._whole_chunks(f.intrinsic("smax", total, const(I64, 0)), step)
+
+    def end_of_run(self, runs: Runs, begin: V, limit: V, step: int) -> V:
+        """Where the chunks in which no quotient changes end, that begin at `begin`, before `limit`."""
+        f, total = self.ev.f, limit
+        for form in runs.forms:
+            stride, rest = self._split(form, self.dim)
+            if stride > 0:
+                total = f.intrinsic("smin", total, f.sub(0, rest))
+            else:
+                holds = f.icmp("slt", f.add(rest, f.mul(begin, stride)), 0)
+                total = f.select(holds, total, begin)
+        return self._whole_chunks(f.intrinsic("smax", total, begin), step)
 
     def by_lane(self, value: SSAValue, index: Index) -> V | None:
         """A comparison of numbers of 64 bits that grow from lane to lane by one, made of the numbers of lanes.
@@ -295,6 +363,8 @@ class Masks:
         ev, f = self.ev, self.ev.f
         for value, index, scale in numbers:
             number = f.cast("sext", ev.eval(value, index), I64)
+            if scale.constant not in (1, -1):
+                number, scale = f.mul(number, ev.poly(scale)), Poly.of(1)
             rest = f.intrinsic("sadd.sat" if scale.constant == 1 else "ssub.sat", rest, number)
         return rest
 

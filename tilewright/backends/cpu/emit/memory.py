@@ -44,7 +44,7 @@ LINE = 64
 
 def _prefix(ev: Values, value: object, base: V, form: Form, level: int) -> V:
     """`base` plus the parts of a form that depend on loops at depth `level` or less, uniform over lanes."""
-    key = ("address", value, level, bool(ev.analysis.taken_for))
+    key = _prefix_key(ev, value, level)
     found = ev.recall(key)
     if found is not None:
         return found
@@ -57,6 +57,11 @@ def _prefix(ev: Values, value: object, base: V, form: Form, level: int) -> V:
         if _level(ev, coord) == level:
             pointer = f.gep(pointer, f.mul(ev.coord(coord), ev.poly(stride)))
     return ev.remember(key, pointer)
+
+
+def _prefix_key(ev: Values, value: object, level: int) -> object:
+    """Under what the part of an address is remembered; other forms lead to other parts."""
+    return ("address", value, level, ev.analysis)
 
 
 def _level(ev: Values, coord: Coord) -> int:
@@ -84,7 +89,7 @@ def hoist_shifted(ev: Values, value: SSAValue, index: Index, distance: V) -> obj
     assert form.base is not None
     hoist_address(ev, value, index)
     start = _prefix(ev, (value, index), ev.scalar(form.base), form.offset, level)
-    ev.remember(("address", key, level), ev.f.freeze(ev.f.gep(start, distance)))
+    ev.remember(_prefix_key(ev, key, level), ev.f.freeze(ev.f.gep(start, distance)))
     return key
 
 

@@ -19,7 +19,7 @@ from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.plan.lanes import Chunking
-from tilewright.backends.cpu.plan.steps import ScanSink, Step, StoreSink
+from tilewright.backends.cpu.plan.steps import ReduceSink, ScanSink, Step, StoreSink
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import I64, VOID, V
 from tilewright.base.decision import Answer, No, Yes
@@ -36,7 +36,8 @@ def plan_streaming(ev: Evaluator, step: Step, chunking: Chunking) -> Answer[int]
         return No("the tile has several dims")
     if not chunking.loops:
         return No("the tile is a single chunk of lanes", instead="a larger tile")
-    other = next((sink for sink in step.sinks if not isinstance(sink, StoreSink | ScanSink)), None)
+    harmless = (StoreSink, ScanSink, ReduceSink) if step.scans else StoreSink  # totals of a scan read no more
+    other = next((sink for sink in step.sinks if not isinstance(sink, harmless)), None)
     if other is not None:
         return No(f"the same loop has a {other.label}", other.op)
     for sink in step.stores:

@@ -158,6 +158,11 @@ class Reduction:
             values = self._fold(values, low, count)
         if self.skips_nan:  # where nothing but NaN was seen, the result is NaN
             values = [self.ev.f.select(values[1], values[0], const(values[0].type, math.nan))]
+        self.give(values, index)
+
+    def give(self, values: list[V], index: Index) -> None:
+        """Put results, without lanes of the axis, where they belong."""
+        low, count = self.chunking.lane_bits.get(self.sink.axis, (0, 0))
         rest = tuple(_without_lanes(coord, low, count) for dim, coord in enumerate(index) if dim != self.sink.axis)
         lanes = self.ev.nest.lanes
         self.ev.nest.lanes = values[0].type.lanes

@@ -5,6 +5,7 @@ lanes along:   for chunks:  x = body(x shifted by s, x) for s = 1, 2, 4, ...    
                             x = body(last of the chunk before, x);  out = x
 
 Stores of the results run in the same loop (`plan/scan_forwarding.py`), which goes on without masks as far as they hold.
+What it would carry on from is the total.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from contextlib import ExitStack
 
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit import memory
+from tilewright.backends.cpu.emit.answers import tell_total
 from tilewright.backends.cpu.emit.chunks import computing, enter_nest
 from tilewright.backends.cpu.emit.context import FunctionLowering, emits
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.nontemporal import past_caches, plan_streaming
 from tilewright.backends.cpu.emit.prefetch_rows import RowPrefetchEmitter
-from tilewright.backends.cpu.emit.reduce import apply_body
+from tilewright.backends.cpu.emit.reduce import Reduction, apply_body
 from tilewright.backends.cpu.plan.lanes import Chunking, make_chunking, survey
-from tilewright.backends.cpu.plan.steps import Step, StoreSink
+from tilewright.backends.cpu.plan.steps import ReduceSink, Step, StoreSink
 from tilewright.backends.cpu.plan.subjects import NONTEMPORAL
 from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I1, I64, T, V, const, const_vector, zero
@@ -44,7 +46,9 @@ def emit_scan(low: FunctionLowering, step: Step) -> None:
 class _Scan:
     def __init__(self, ev: Evaluator, step: Step) -> None:
         self.ev, self.f, self.step = ev, ev.f, step
-        self.sink, *self.others = step.sinks
+        self.sink, *others = step.sinks
+        self.totals = [sink for sink in others if isinstance(sink, ReduceSink)]
+        self.others = [sink for sink in others if not isinstance(sink, ReduceSink)]
         assert self.sink.op is not None
         self.op, self.axis = self.sink.op, self.sink.axis
         self.body = self.op.regions[0].block
@@ -93,9 +97,9 @@ class _Scan:
                 ev.open(dim, stack.enter_context(f.loop(0, extent, chunk, unroll=False)).index)
             if masks is not None:
                 ev.hoist(roots)
-                self._row(*inner[0][1:], masks, streamed)
+                self._total(self._row(*inner[0][1:], masks, streamed))
             else:
-                self._chunk(None, None)
+                self._total(self._chunk(None, None))
             for dim, _, _ in reversed(outer):
                 ev.close(dim)
 
@@ -107,8 +111,21 @@ class _Scan:
             NONTEMPORAL, self.step.stores[0].op, plan_streaming(self.ev, self.step, self.chunking)
         )
 
-    def _row(self, extent: int, chunk: int, masks: Masks, streamed: int | None) -> None:
-        """The loop along the axis, where masks hold without them: they hold from the first place on."""
+    def _total(self, carried: list[V]) -> None:
+        """Reductions of the same elements give what the scan would carry on from."""
+        for sink in self.totals:
+            tell_total(self.ev.decisions, sink)
+            Reduction(self.ev, sink, self.chunking).give(self._one(carried), self.chunking.index)
+
+    def _one(self, carried: list[V]) -> list[V]:
+        """What is carried, without the lanes along the axis, which all have the same."""
+        return [self.f.extract(value, 0) for value in carried] if self._along else carried
+
+    def _row(self, extent: int, chunk: int, masks: Masks, streamed: int | None) -> list[V]:
+        """The loop along the axis, where masks hold without them: they hold from the first place on.
+
+        Gives what another chunk would carry on from.
+        """
         ev, f = self.ev, self.f
         limit = masks.limit(extent, chunk) if masks.any else const(I64, extent)
         start = [self._start(storage(name)) for name in self.names]
@@ -122,11 +139,9 @@ class _Scan:
         if self.reverse:
             behind = f.sub(extent, limit)
             carried = self._loop(const(I64, 0), behind, extent, chunk, start) if masks.any else start
-            unmasked(behind, const(I64, extent), carried)
-        else:
-            carried = unmasked(const(I64, 0), limit, start)
-            if masks.any:
-                self._loop(limit, const(I64, extent), extent, chunk, carried)
+            return unmasked(behind, const(I64, extent), carried)
+        carried = unmasked(const(I64, 0), limit, start)
+        return self._loop(limit, const(I64, extent), extent, chunk, carried) if masks.any else carried
 
     def _loop(
         self, first: V, end: V, extent: int, chunk: int, carried: list[V], prefetched: Sequence[RowPrefetchEmitter] = ()

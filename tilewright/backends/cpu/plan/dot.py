@@ -334,6 +334,12 @@ def _micro_shape(registers: int, m: int, vectors: int) -> tuple[int, int]:
     return mr, max(shapes, key=lambda nv: (min(mr * nv, enough), vectors % nv == 0, -nv))
 
 
+def thin_vectors(plan: DotPlan, isa: CpuFeatures) -> int:
+    """Vectors of columns (columns, where B runs along K) that a product of few rows takes at once; a power of two."""
+    sums = tuning.THIN_SUMS[isa.vector_registers >= 32] // plan.m
+    return min(tuning.THIN_VECTORS, 1 << sums.bit_length() - 1)
+
+
 # Families whose micro-kernels take any number of rows.
 BY_ROWS = ("fma", "imul", "pmadd", "dpbf16", "mmla")
 

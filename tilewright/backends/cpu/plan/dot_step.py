@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -151,10 +152,11 @@ def extended(isa: CpuFeatures, dot: Operation, made: Buffer | None) -> Buffer | 
     return made if alike else None
 
 
-def dot_plan(isa: CpuFeatures, dot: Operation) -> DotPlan:
-    """The plan of a `tt.dot` on its own."""
+def dot_plan(isa: CpuFeatures, dot: Operation, kinds: Sequence[str] = ()) -> DotPlan:
+    """The plan of a `tt.dot` on its own, or of one whose operands have other types (`kinds`)."""
     a, b = dot.operands[0].type, dot.operands[1].type
-    a_elem, b_elem, acc_elem = (ir_name(element_type(t)) for t in (a, b, dot.results[0].type))
+    *own, acc_elem = (ir_name(element_type(t)) for t in (a, b, dot.results[0].type))
+    a_elem, b_elem = kinds or own
     precision = dot.attr_values()["inputPrecision"]  # type: ignore[attr-defined]
     return plan_dot(isa, shape_of(a)[-2], shape_of(b)[-1], shape_of(a)[-1], a_elem, b_elem, acc_elem, precision)
 

@@ -35,8 +35,8 @@ from tilewright.ops.reduce import ReduceOp
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.delinearize import delinearize_loops
 from tilewright.passes.if_conversion import convert_branches
+from tilewright.passes.induction_variables import rematerialize_carried
 from tilewright.passes.masks import choose_inside
-from tilewright.passes.rematerialize import rematerialize_carried
 from tilewright.passes.sums_to_dots import raise_sums_to_dots
 
 _ROWS = Rows(
@@ -96,7 +96,7 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
         distribute_loops(function, isa, decisions)
         if DotOp in kinds or raised:
             normalize_dot_loops(function, decisions)
-            narrow_dots(function)
+            narrow_dots(function, isa, decisions)
             lower_row_dots_to_sums(function, decisions)
         swap_dot_operands(function, decisions)
         divide_rows_once(function, decisions)

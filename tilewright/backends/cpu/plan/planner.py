@@ -32,7 +32,7 @@ from tilewright.backends.cpu.plan.launches import Launches
 from tilewright.backends.cpu.plan.prefetch_rows import prefetch_rows
 from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.reuse import share_work
-from tilewright.backends.cpu.plan.scan_forwarding import leave_in_registers
+from tilewright.backends.cpu.plan.scan_forwarding import is_total, leave_in_registers
 from tilewright.backends.cpu.plan.scratch import allocate
 from tilewright.backends.cpu.plan.steps import (
     BlockPlan,
@@ -398,7 +398,7 @@ class _Grouping:
         step = own.first
         found: Answer[_Group] | None = None
         for group in reversed([group for group in groups if group.first.shape == step.shape]):
-            if group.first.scans and not (group.first in self.soft[step] and self._stored_alike(step, group.first)):
+            if group.first.scans and not self._joins_scan(step, group.first):
                 continue
             answer = self._can_join(own, group, dependents)
             if isinstance(answer, Yes):
@@ -408,6 +408,10 @@ class _Grouping:
         if found is not None:
             self.context.decisions.note(FUSION, step.place, found)
         return None
+
+    def _joins_scan(self, step: Step, scan: Step) -> bool:
+        """Whether a step may run in the loop of a scan: it stores what that makes, or combines what that combines."""
+        return is_total(step, scan) or (scan in self.soft[step] and self._stored_alike(step, scan))
 
     def _stored_alike(self, step: Step, scan: Step) -> bool:
         """Whether a step only stores, and along the dim along which a scan has its lanes."""

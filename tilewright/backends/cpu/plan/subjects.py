@@ -16,6 +16,9 @@ INTERLEAVED = Subject("interleaved stores", "stores that fill each other's gaps 
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
 DISTRIBUTED = Subject("loop distribution", "sums that a loop makes side by side are made one after the other")
 DOT_AS_SUM = Subject("dot as a sum", "a row times a matrix that is computed is summed in the pass that computes it")
+NARROWED = Subject(
+    "narrowed operands", "what is widened in front of a dot, without loss, is widened where it is packed"
+)
 SWAPPED = Subject("swapped operands", "a dot whose operands both lie across is computed with its operands swapped")
 DOT = Subject("dot", "which instructions multiply, on what element type, in which pieces")
 IN_PLACE = Subject("operand in memory", "a dot reads its operand from the tensor, not from a copy in scratch")
@@ -42,7 +45,7 @@ COMBINED = Subject(
 
 SUBJECTS = (
     DELINEARIZED, CARRIED, UNROLLED, WRAPPED, IF_CONVERTED, SUNK_LOADS, REDUCTION_LOOPS, DISTRIBUTED,
-    DOT_LOOPS, DOT_AS_SUM, SWAPPED, RECIPROCAL, UNROLLED_REDUCTION, INTERLEAVED, DOT, IN_PLACE, ACCUMULATOR, K_STRIPS,
-    KEPT, UNPACKED, DEAD_ROWS, DIRECT_STORE, FUSION, ROWS_FUSED, APART_AT_LAUNCH, MATERIALIZED, VECTORS, UNMASKED, TAIL,
-    NONTEMPORAL, PREFETCHED, COMBINED, *GENERAL,
+    DOT_LOOPS, NARROWED, DOT_AS_SUM, SWAPPED, RECIPROCAL, UNROLLED_REDUCTION, INTERLEAVED, DOT, IN_PLACE, ACCUMULATOR,
+    K_STRIPS, KEPT, UNPACKED, DEAD_ROWS, DIRECT_STORE, FUSION, ROWS_FUSED, APART_AT_LAUNCH, MATERIALIZED, VECTORS,
+    UNMASKED, TAIL, NONTEMPORAL, PREFETCHED, COMBINED, *GENERAL,
 )  # fmt: skip

@@ -26,7 +26,10 @@ from tilewright.backends.nvidia.plan.tma import CopyPlan, made_plan, slices_of
 from tilewright.backends.nvidia.tgir.ops import InitBarrierOp, TmaLoadOp, TmaStoreOp, TmaStoreSlicesOp, WaitBarrierOp
 from tilewright.backends.nvidia.tgir.types import layout_of, memdesc_count
 from tilewright.ir.types import element_type
+from tilewright.ir.walk import contains, enclosing
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT
+from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.debug import BarrierOp
 from tilewright.ops.descriptor import MakeTensorDescOp
 
 _TENSOR, _GROUPS = "llvm.nvvm.cp.async.bulk.tensor", "llvm.nvvm.cp.async.bulk"
@@ -126,7 +129,10 @@ def slices_scratch(op: TmaStoreSlicesOp) -> int:
 
 @emits(TmaStoreSlicesOp)
 def emit_store_slices(k: Kernel, op: TmaStoreSlicesOp) -> None:
-    """Write and copy a slice after the other; what a lane copies, the others of its warp have written."""
+    """Write and copy a slice after the other; what a lane copies, the others of its warp have written.
+
+    In a loop the last ones are under way when the warp goes on, and are waited for where it comes back (`_goes_on`).
+    """
     f, plan, size = k.f, made_plan(op.desc.type), _slice_bytes(op)
     slices = slices_of(layout_of(op.src), plan)
     assert slices is not None
@@ -136,12 +142,11 @@ def emit_store_slices(k: Kernel, op: TmaStoreSlicesOp) -> None:
         f.add(k.scalar(index), k.linear({"warp": [place[dim] for place in slices.warps]}))
         for dim, index in enumerate(op.indices)
     ]
-    tile = k.tile(op.src)
+    tile, goes_on = k.tile(op.src), _goes_on(k, op)
     for number, (registers, place) in enumerate(zip(slices.registers, slices.places, strict=True)):
         buffer = Buffer(f.shared_at(room, number % _SLICES * size), plan.layout, element)
-        if number >= _SLICES:
-            with f.if_(first_lane):
-                f.call(f"{_GROUPS}.wait.group.read", VOID, (const(I32, _SLICES - 1),))
+        if number >= _SLICES or goes_on:
+            _await_slices(k, _since(number, len(slices.places)))
             f.warp_barrier()
         store_own(k, [tile[register] for register in registers], slices.slice, buffer)
         f.ptx("fence.proxy.async.shared::cta;", "~{memory}", [])
@@ -151,9 +156,38 @@ def emit_store_slices(k: Kernel, op: TmaStoreSlicesOp) -> None:
             arguments = (buffer.base, k.scalar(op.desc), *reversed(corner), *_NO_HINT)
             f.call(f"{_TENSOR}.s2g.tile.{len(plan.box)}d", VOID, arguments)
             f.call(f"{_GROUPS}.commit.group", VOID, ())
-    with f.if_(first_lane):
-        f.call(f"{_GROUPS}.wait.group.read", VOID, (const(I32, 0),))
-    f.warp_barrier()
+    if goes_on:
+        k.slices_under_way = True
+    else:
+        _await_slices(k, 0)
+        f.warp_barrier()
+
+
+def _goes_on(k: Kernel, op: TmaStoreSlicesOp) -> bool:
+    """Whether a warp need not wait for its slices before it comes back: nobody else ever uses their memory.
+
+    Nothing is gained where the warps of a loop wait for each other in between.
+    """
+    loop = enclosing(op, ForOp, WhileOp)
+    return op in k.alone and loop is not None and not contains(loop, BarrierOp)
+
+
+def _since(number: int, count: int) -> int:
+    """How many slices of a warp have been copied since the one that lay where slice `number` of `count` will."""
+    before = range(number % _SLICES, count, _SLICES)[-1] - count  # of the last time
+    return number - 1 - (number - _SLICES if number >= _SLICES else before)
+
+
+def _await_slices(k: Kernel, left: int) -> None:
+    """The first lane of each warp waits until all of its slices but so many have been read."""
+    with k.f.if_(k.f.icmp("eq", k.lane, 0)):
+        k.f.call(f"{_GROUPS}.wait.group.read", VOID, (const(I32, left),))
+
+
+def leave(k: Kernel) -> None:
+    """Wait until all slices have been read: shared memory ends with the block."""
+    if k.slices_under_way:
+        _await_slices(k, 0)
 
 
 def _boxes(k: Kernel, plan: CopyPlan, buffer: Buffer, indices: Sequence[SSAValue]) -> list[tuple[V, list[V]]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any, TypeVar
 
@@ -86,6 +86,7 @@ class Kernel:
         facts: axis facts of the function's values.
         scratch_offsets: byte offset in shared memory of the buffers (`ttg.local_alloc`) and of the scratch of every
             operation that `allocate` gave some.
+        alone: of these, the operations whose scratch nothing else ever uses.
         values: what each SSA value is.
         chains: how many operations on integers in a row lead to a value; 0 for those that are not there.
         exchanged: the elements of a tile that a difference of lanes leads to, and the block of code that has them.
@@ -98,6 +99,7 @@ class Kernel:
         contracts: whether sums emitted now may take in the products that they add: those of a reduction, whose order
             is ours. Sums that a user writes have taken theirs (`passes/fp_contraction.py`).
         decisions: what is told of accesses and reductions.
+        slices_under_way: whether the copy engine may still read slices of warps when they have ended.
         first: index of the first thread of the block, or of the role that is emitted.
         extra_warps: warps of the block beside those for which its tiles are laid out.
         thread: index of the thread in the block (i32); this and the next are there after `start`.
@@ -111,6 +113,7 @@ class Kernel:
     options: CudaOptions
     facts: Facts[AxisFacts]
     scratch_offsets: Mapping[Operation, int]
+    alone: Collection[Operation] = ()
     values: dict[SSAValue, Value] = field(default_factory=dict)
     chains: dict[SSAValue, int] = field(default_factory=dict)
     exchanged: dict[tuple[SSAValue, int, str], list[V]] = field(default_factory=dict)
@@ -124,6 +127,7 @@ class Kernel:
     given_team: InitVar[Team | None] = None
     team: Team = field(init=False)
     decisions: Decisions = field(default_factory=Decisions)
+    slices_under_way: bool = False
     first: int = 0
     extra_warps: int = 0
     thread: V = field(init=False)

@@ -19,7 +19,7 @@ from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.types import I8, I32, I64, PTR, T, V
 from tilewright.backends.nvidia.arch import WARP, arch_of, features_of, registers_of_a_thread
 from tilewright.backends.nvidia.device.tensormap import MAP_ALIGNMENT, MAP_BYTES, Recipe
-from tilewright.backends.nvidia.emit import cluster, families, reduce
+from tilewright.backends.nvidia.emit import bulk, cluster, families, reduce
 from tilewright.backends.nvidia.emit.context import Kernel
 from tilewright.backends.nvidia.emit.module import NvModule
 from tilewright.backends.nvidia.options import CudaOptions
@@ -117,7 +117,8 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
     place = location_of(function)
     if place is not None:
         f.debug_scope(place.file, place.line)
-    k = Kernel(f, arch, options, axis_facts(function), allocation.offsets, exchange_room=room, given_team=team)
+    alone = allocation.alone()
+    k = Kernel(f, arch, options, axis_facts(function), allocation.offsets, alone, exchange_room=room, given_team=team)
     k.extra_warps = extra
     k.inline_only = contains(function, WarpGroupDotOp)
     k.start()
@@ -133,6 +134,7 @@ def emit_kernel(module: ModuleOp, options: CudaOptions, target: Target) -> Lower
         k.log = f.cast("inttoptr", f.args[-1], PTR)
     k.emit_block(block)
     _check_end(block.last_op)
+    bulk.leave(k)
     cluster.leave(k)
     f.ret()
     return LoweredKernel(

@@ -13,7 +13,8 @@ from tilewright.backends.llvm.types import I1, I32, V
 from tilewright.backends.nvidia.arch import WARP
 from tilewright.backends.nvidia.emit.bulk import stage_of
 from tilewright.backends.nvidia.emit.context import Kernel, emits
-from tilewright.backends.nvidia.tgir.ops import ArriveBarrierOp, ElectOp, EnterRoleOp, WaitPhaseOp, WarpIdOp
+from tilewright.backends.nvidia.plan.crew import GROUP
+from tilewright.backends.nvidia.tgir.ops import ArriveBarrierOp, ElectOp, EnterRoleOp, StaggerOp, WaitPhaseOp, WarpIdOp
 
 _REGISTERS_AT_MOST = 65536  # of a multiprocessor
 
@@ -40,6 +41,15 @@ def emit_enter_role(k: Kernel, op: EnterRoleOp) -> None:
     if registers:
         usual = _REGISTERS_AT_MOST // (k.block_warps * WARP)
         k.f.ptx(f"setmaxnreg.{'inc' if registers > usual else 'dec'}.sync.aligned.u32 {registers};", "~{memory}", [])
+
+
+@emits(StaggerOp)
+def emit_stagger(k: Kernel, op: StaggerOp) -> None:
+    """Each group of warps waits for so many cycles more than the one before it."""
+    f, begin = k.f, k.f.special_register("clock")
+    group = f.lshr(f.sub(k.warp, k.first // WARP), GROUP.bit_length() - 1)
+    cycles = f.mul(group, int(op.attr_values()["cycles"]))
+    f.while_([], lambda _: f.icmp("ult", f.sub(f.special_register("clock"), begin), cycles), lambda values: values)
 
 
 @emits(WaitPhaseOp)

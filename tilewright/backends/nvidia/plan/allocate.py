@@ -152,6 +152,15 @@ class Allocation:
     sizes: Mapping[Operation, int]
     total: int
 
+    def alone(self) -> frozenset[Operation]:
+        """What shares no byte with anything else, whenever that lives."""
+        ends = {op: offset + self.sizes[op] for op, offset in self.offsets.items()}
+        return frozenset(
+            op
+            for op, offset in self.offsets.items()
+            if not any(other is not op and offset < ends[other] and at < ends[op] for other, at in self.offsets.items())
+        )
+
     def largest(self) -> str:
         """What takes most of the memory, in the words of the user's program; "" if there is none."""
         rows = sorted(self.sizes, key=lambda op: -self.sizes[op])[:3]

@@ -17,7 +17,17 @@ from typing import NamedTuple
 
 from xdsl.ir import BlockArgument, SSAValue
 
-from tilewright.analysis.affine import ZERO, AffineAnalysis, Atom, Form, Monomial, Poly, divisor_of, expanded
+from tilewright.analysis.affine import (
+    ZERO,
+    AffineAnalysis,
+    Atom,
+    Form,
+    Monomial,
+    Poly,
+    as_operand,
+    divisor_of,
+    expanded,
+)
 from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.elements import operand_indices
@@ -160,7 +170,7 @@ class Boxes:
             rows = wrapped_rows(load, value, at, index, self.analysis)
             if rows is not None:
                 found[rows.dim] = rows.below
-                self.analysis.taken_for[value] = rows.plain
+                self.analysis.taken_for[value] = as_operand(rows.plain)
         if found:
             self.analysis.forget()
         return found

@@ -15,6 +15,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.nvidia.plan.building import Builder
 from tilewright.backends.nvidia.plan.channels import Channel, Position, before, following
+from tilewright.backends.nvidia.plan.crew import GROUP, Crew
 from tilewright.backends.nvidia.plan.pipeliner import SPLIT, Pipeliner
 from tilewright.backends.nvidia.plan.rotated import Rotated, rotate
 from tilewright.backends.nvidia.plan.rotation import plan_rotation
@@ -23,6 +24,7 @@ from tilewright.backends.nvidia.tgir.ops import (
     FenceAsyncSharedOp,
     LocalAllocOp,
     MemDescIndexOp,
+    StaggerOp,
     WaitPhaseOp,
     WarpGroupDotOp,
 )
@@ -41,7 +43,7 @@ class Consumer(Pipeliner):
         channels: what it receives.
         stages: of the channels.
         computed: buffers of operands that an iteration computes, for which there is room for rings as well.
-        registers: of a thread.
+        crew: who multiplies.
         decisions: of the compilation.
     """
 
@@ -53,12 +55,12 @@ class Consumer(Pipeliner):
         channels: Sequence[Channel],
         stages: int,
         computed: Sequence[LocalAllocOp],
-        registers: int,
+        crew: Crew,
         decisions: Decisions,
     ) -> None:
         prefetches = [prefetch for channel in channels for prefetch in channel.plan.prefetches]
         super().__init__(loop, prefetches, stages, decisions, None, computed)
-        self.channels, self.registers = channels, registers
+        self.channels, self.crew = channels, crew
 
     def carry(self, at: Position) -> Position:
         """Have the loop carry a position on from `at`; gives that behind it."""
@@ -80,11 +82,14 @@ class Consumer(Pipeliner):
         asynchronous = [dot for dot, answer in answers if isinstance(answer, Yes)]
         rotation = None
         if not asynchronous:
-            answer = plan_rotation(self.loop, self.channels, self.registers, alone=alone)
+            crew = self.crew
+            answer = plan_rotation(self.loop, self.channels, crew.held, crew.warps // GROUP, alone=alone)
             rotation = self.decisions.note(ROTATED, self.loop, answer)
         for dot, said in answers:
             self.decisions.note(ASYNC_DOT, dot, said if rotation is None else Yes(dot, "it runs beside another one"))
         if rotation is not None:
+            if rotation.apart:
+                Builder(self.loop).effect(StaggerOp, cycles=rotation.apart)
             return Rotated(self.loop, rotation, self.channels, self.at)
         self._receive(self.at)
         if asynchronous:

@@ -6,6 +6,7 @@ import math
 
 from xdsl.ir import Operation
 
+from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp
 from tilewright.backends.nvidia.tgir.types import MemDescType, memdesc_shape, memory_bits
 from tilewright.ir.types import element_type, shape_of
@@ -25,11 +26,25 @@ def product_cycles(dot: WarpGroupDotOp) -> int:
     return shape_of(dot.d.type)[0] * columns * depth * memory_bits(element_type(dot.b.type.tile)) // 8 // _CYCLE_BYTES
 
 
+def function_cycles(loop: Operation) -> float:
+    """What the units of special functions of a multiprocessor take for an iteration of a loop."""
+    return sum(math.prod(shape_of(op.results[0].type)) for op in walk(loop) if isinstance(op, _SPECIAL)) / _FUNCTIONS
+
+
 def products_of_a_function(loop: Operation) -> float:
     """How many times as long as on exponentials and the like a loop works on its products."""
-    products = sum(map(product_cycles, every(loop, WarpGroupDotOp)))
-    results = sum(math.prod(shape_of(op.results[0].type)) for op in walk(loop) if isinstance(op, _SPECIAL))
-    return products * _FUNCTIONS / results if results else math.inf
+    functions = function_cycles(loop)
+    return sum(map(product_cycles, every(loop, WarpGroupDotOp))) / functions if functions else math.inf
 
 
-__all__ = ["product_cycles", "products_of_a_function"]
+def cycles_apart(loop: Operation, groups: int) -> int:
+    """By how many cycles groups of warps that run a loop side by side should start after each other; 0 if together.
+
+    Two that start together come to their exponentials together, while the tensor cores wait, and to their products.
+    """
+    if groups != 2 or products_of_a_function(loop) > tuning.STAGGERED_PRODUCTS:
+        return 0
+    return round(function_cycles(loop) * tuning.STAGGER)
+
+
+__all__ = ["cycles_apart", "product_cycles", "products_of_a_function"]

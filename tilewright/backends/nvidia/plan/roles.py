@@ -470,7 +470,7 @@ class _Splitter:
         for op in moved:
             move_before(op, entry.before)
         consumers = [
-            Consumer(part.level.loop, channels, plan.stages, part.computed, crew.held, self.decisions)
+            Consumer(part.level.loop, channels, plan.stages, part.computed, crew, self.decisions)
             for part, channels in zip(plan.parts, self.channels, strict=True)
         ]
         multiply([level.loop for level in plan.around], consumers)

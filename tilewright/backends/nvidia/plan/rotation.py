@@ -42,6 +42,7 @@ from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.plan.channels import Channel, product_ranks
 from tilewright.backends.nvidia.plan.index_sets import Unmasked, unmasked
 from tilewright.backends.nvidia.plan.overlap import needed, ordered, unfit
+from tilewright.backends.nvidia.plan.pace import cycles_apart
 from tilewright.backends.nvidia.tgir.ops import MemDescIndexOp, WarpGroupDotOp
 from tilewright.backends.nvidia.tgir.types import MemDescType, tile_words
 from tilewright.base.decision import Answer, No, Yes
@@ -65,6 +66,7 @@ class Rotation:
         late: the rest, without the closing products.
         sums: number of the carried value that each closing product goes on with.
         unmasked: selections that need no mask in the first iterations, which have a loop of their own then.
+        apart: cycles by which groups of warps start after each other.
     """
 
     front: Sequence[Operation]
@@ -76,6 +78,7 @@ class Rotation:
     late: Sequence[Operation]
     sums: Sequence[int]
     unmasked: Unmasked | None
+    apart: int = 0
 
     @property
     def opened(self) -> list[SSAValue]:
@@ -86,13 +89,16 @@ class Rotation:
 # --- choice -------------------------------------------------------------------------------------------------------
 
 
-def plan_rotation(loop: ForOp, channels: Sequence[Channel], registers: int, *, alone: bool) -> Answer[Rotation]:
+def plan_rotation(
+    loop: ForOp, channels: Sequence[Channel], registers: int, groups: int, *, alone: bool
+) -> Answer[Rotation]:
     """Whether a loop of the role that multiplies is rotated.
 
     Args:
         loop: which reads the rings of the channels.
         channels: what it receives.
         registers: of a thread.
+        groups: of four warps, that run the loop.
         alone: whether it is the only loop with products; else its text says itself what needs no mask.
     """
     body = loop.body.block
@@ -117,6 +123,9 @@ def plan_rotation(loop: ForOp, channels: Sequence[Channel], registers: int, *, a
     what = "the first products of an iteration run beside what the iteration before makes of their results"
     if made.unmasked is not None:
         what += "; iterations whose mask is true everywhere do without it"
+    elif alone and (apart := cycles_apart(loop, groups)):
+        made = replaced(made, apart=apart)
+        what += f"; groups of warps start {apart} cycles after each other"
     return _unread(made, channels, body) or _tight({dot: ranks[dot] for dot in dots}, registers) or Yes(made, what)
 
 

@@ -298,6 +298,16 @@ class EnterRoleOp(LaidOutOp):
 
 
 @irdl_op_definition
+class StaggerOp(LaidOutOp):
+    """Groups of four warps of a role go on `cycles` of the multiprocessor after each other."""
+
+    name = "ttng.stagger"
+    ATTRS: ClassVar = {"cycles": I32}
+    cycles = prop_def()
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+
+
+@irdl_op_definition
 class ProgramCountOp(LaidOutOp):
     """How many programs a block runs one after the other (i32).
 
@@ -325,7 +335,7 @@ OPS: tuple[type[Operation], ...] = (
     ConvertLayoutOp, LocalAllocOp, LocalLoadOp, LocalStoreOp, MemDescIndexOp, AsyncCopyOp, AsyncCommitOp, AsyncWaitOp,
     WarpGroupDotOp, WarpGroupDotWaitOp, FenceAsyncSharedOp, InitBarrierOp, TmaLoadOp, TmaStoreOp,
     TmaStoreSlicesOp, WaitBarrierOp, WaitPhaseOp, ArriveBarrierOp, WarpIdOp, ElectOp, EnterRoleOp,
-    ProgramCountOp, ProgramPlaceOp,
+    StaggerOp, ProgramCountOp, ProgramPlaceOp,
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from tilewright.base.errors import LanguageTypeError, UnsupportedError
 from tilewright.language.extra import libdevice
 from tilewright.ops.builtin import Builtin, Emitter, builtin, to_tensor
 from tilewright.ops.casts import cast
-from tilewright.ops.functions.debug import inline_asm_elementwise
+from tilewright.ops.functions.debug import assembly
 from tilewright.ops.functions.target import is_cuda
 from tilewright.ops.values import constexpr, tensor, unwrap
 
@@ -50,7 +50,7 @@ def _described(function: Callable[..., Any], name: str, meaning: str) -> Builtin
 def _assembly(text: str, element: dtypes.dtype, *, pure: bool = False) -> Callable[[Emitter], Any]:
     """One instruction with one result."""
     kind = "=l" if element.primitive_bitwidth == 64 else "=r"
-    return lambda b: inline_asm_elementwise.fn(b, text, kind, [], element, pure, 1)
+    return lambda b: assembly(b, text, kind, [], [element], pure=pure, pack=1)[0]
 
 
 def _conversion(name: str) -> Builtin:

@@ -36,11 +36,12 @@ def enter(low: FunctionLowering, cache: PackCache, iterations: V) -> None:
     for number, key in enumerate(cache.keys):
         f.store(_word(low, ev.scalar(key)), f.gep(keys, 8 * number))
     state = f.gep(ev.arena, cache.state.offset)
-    place = f.call(_finder(f.module, cache), I64, (state, keys, iterations))
+    sizes = [const(I64, number) for number in (count, cache.entries, cache.slots)]
+    place = f.call(_finder(f.module), I64, (state, keys, iterations, *sizes))
     span = f.load(I64, f.gep(state, 8 * _SPAN))
     panels = f.gep(ev.arena, cache.panels.offset)
     first = f.gep(panels, f.mul(f.mul(place, span), cache.slot_bytes))
-    filled = f.gep(state, _entry(f, place, count))
+    filled = f.gep(state, _entry(f, place, sizes[0]))
     low.kept[cache] = KeptEntry(first, span, filled)
     for one, other in cache.apart:  # in place: what is stored may have changed it
         with f.if_(f.icmp("eq", ev.scalar(one), ev.scalar(other))):
@@ -64,9 +65,9 @@ def packed(low: FunctionLowering, cache: PackCache, iteration: V) -> None:
         f.store(f.add(iteration, 1), entry.filled)
 
 
-def _entry(f: Function, number: V, keys: int) -> V:
-    """Bytes from the start of the state to an entry."""
-    return f.add(f.mul(number, 8 * (1 + keys)), 8 * HEAD_WORDS)
+def _entry(f: Function, number: V, keys: V) -> V:
+    """Bytes from the start of the state to an entry of so many keys."""
+    return f.add(f.mul(number, f.mul(f.add(keys, 1), 8)), 8 * HEAD_WORDS)
 
 
 def _word(low: FunctionLowering, value: V) -> V:
@@ -80,17 +81,17 @@ def _word(low: FunctionLowering, value: V) -> V:
 # --- the entry of a key -----------------------------------------------------------------------------------------
 
 
-def _finder(module: Module, cache: PackCache) -> str:
-    """Define (once) the search for an entry; gives its name.
+def _finder(module: Module) -> str:
+    """Define (once, for all operands) the search for an entry; gives its name.
 
-    Parameters of the emitted function: the state, the key, iterations of the loop. It gives the number of the entry.
+    Parameters of the emitted function: the state, the key, iterations of the loop; words of a key, entries and slots
+    that there may be. It gives the number of the entry.
     """
-    keys, slots, entries = len(cache.keys), cache.slots, cache.entries
-    name = f"dot.kept.{keys}.{entries}.{slots}"
+    name = "dot.kept"
     if module.has(name):
         return name
-    f = module.function(name, I64, (PTR, PTR, I64), attrs="nounwind noinline")
-    state, wanted, iterations = f.args
+    f = module.function(name, I64, (PTR, PTR, I64, I64, I64, I64), attrs="nounwind noinline")
+    state, wanted, iterations, keys, entries, slots = f.args
 
     def word(number: int) -> V:
         return f.gep(state, 8 * number)
@@ -101,7 +102,7 @@ def _finder(module: Module, cache: PackCache) -> str:
     def differs(values: list[V]) -> V:
         own = f.gep(state, f.add(_entry(f, values[0], keys), 8))
         same: V = f.icmp("ult", values[0], used)
-        with f.loop(0, f.select(same, const(I64, keys), const(I64, 0)), init=[same], unroll=False) as loop:
+        with f.loop(0, f.select(same, keys, const(I64, 0)), init=[same], unroll=False) as loop:
             pair = [f.load(I64, f.gep(at, loop.index, I64)) for at in (own, wanted)]
             loop.next(f.and_(loop.values[0], f.icmp("eq", *pair)))
         return f.and_(f.icmp("ult", values[0], used), f.not_(loop.results[0]))
@@ -113,8 +114,8 @@ def _finder(module: Module, cache: PackCache) -> str:
         return [number]
 
     def taken() -> list[V]:
-        ways = f.op("udiv", const(I64, slots), f.load(I64, word(_SPAN)))
-        ways = f.intrinsic("umin", ways, const(I64, entries))
+        ways = f.op("udiv", slots, f.load(I64, word(_SPAN)))
+        ways = f.intrinsic("umin", ways, entries)
         following = f.add(f.load(I64, word(_LAST)), f.load(I64, word(_FOUND)))
         again = f.select(f.icmp("ult", following, ways), following, const(I64, 0))
         free = f.icmp("ult", used, ways)
@@ -133,12 +134,12 @@ def _finder(module: Module, cache: PackCache) -> str:
     return name
 
 
-def _widen(f: Function, word: Callable[[int], V], iterations: V, slots: int) -> None:
+def _widen(f: Function, word: Callable[[int], V], iterations: V, slots: V) -> None:
     """Make room in all entries for a loop of more iterations than any before: they begin anew."""
     span = f.load(I64, word(_SPAN))
     wanted = f.intrinsic("smax", iterations, const(I64, 1))
     with f.if_(f.and_(f.icmp("ult", span, wanted), f.icmp("ult", span, slots))):
         more = f.intrinsic("umax", wanted, f.mul(span, 2))
-        f.store(f.intrinsic("umin", more, const(I64, slots)), word(_SPAN))
+        f.store(f.intrinsic("umin", more, slots), word(_SPAN))
         for number in (_USED, _LAST, _FOUND):
             f.store(const(I64, 0), word(number))

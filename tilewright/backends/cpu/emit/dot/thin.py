@@ -13,13 +13,12 @@ B along K:  for groups of columns:  acc[i][j] = 0                    j: columns
 from __future__ import annotations
 
 from tilewright.backends.cpu.emit.dot.pack import Order
-from tilewright.backends.cpu.plan.dot import ELEM, DotPlan
+from tilewright.backends.cpu.plan.dot import ELEM, DotPlan, thin_vectors
 from tilewright.backends.llvm.casts import to_working_float
 from tilewright.backends.llvm.module import Function, Module
 from tilewright.backends.llvm.types import F32, I1, I64, PTR, VOID, V, const, zero
 
 _PARAMS = (PTR, I64, PTR, I64, I64, PTR, I64, I64, I64, I1)
-_REGISTERS = 8  # accumulators: enough to hide the latency of a multiply-add, on any target
 
 
 def emit_thin(module: Module, plan: DotPlan, order: Order) -> str:
@@ -49,7 +48,7 @@ class _Thin:
         """All columns: whole groups in a loop, then what is left."""
         f, plan = self.f, self.plan
         width = plan.lanes if self.order == "mn" else 1
-        group = max(1, _REGISTERS // plan.m) * width
+        group = thin_vectors(plan, f.isa) * width
         body = self._across if self.order == "mn" else self._along
         if plan.n >= group:
             with f.loop(0, plan.n // group * group, group, unroll=False) as loop:
