@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,6 +78,22 @@ def test_kernel_that_once_failed(worker: Pool, path: Path) -> None:
 def test_a_seed_gives_one_kernel() -> None:
     assert generate(5).source() == generate(5).source()
     assert generate(5).source() != generate(6).source()
+
+
+_DIGEST = """
+import hashlib, importlib, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+from tests.fuzz.generator import Profile, generate
+text = "".join(generate(seed, Profile(any_shape=seed % 2 == 1)).source() for seed in range(12))
+print(hashlib.sha256(text.encode()).hexdigest())
+"""
+
+
+def test_a_seed_gives_one_kernel_whatever_was_imported_first() -> None:
+    orders = [], ["tests.fuzz.rows"], ["tests.fuzz.names", "tests.fuzz.shapes"]
+    runs = [subprocess.run([sys.executable, "-c", _DIGEST, *o], capture_output=True, text=True) for o in orders]
+    assert len({run.stdout for run in runs}) == 1 and runs[0].stdout, [run.stderr for run in runs]
 
 
 def test_a_crash_is_an_outcome(tmp_path: Path) -> None:
