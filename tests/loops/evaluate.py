@@ -23,6 +23,7 @@ from tilewright.loops.closed_forms import identity_of
 from tilewright.loops.products import SUMS, Combination, Term, quotient
 from tilewright.loops.raising import attributes_of, region_text
 from tilewright.loops.statements import Branch, Effect, Loop, Statement, Store, Update, statements_of
+from tilewright.ops.casts import FPToSIOp, FPToUIOp
 from tilewright.ops.elementwise import DivSIOp, MaxSIOp, MinSIOp, MulHiUIOp, RemSIOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.spec import Call, call_of, spec_of
@@ -149,6 +150,8 @@ class Expressions:
     def _apply(self, node: n.Apply, scope: Scope) -> Array:
         if node.op is MulHiUIOp:  # random numbers, whose signs nests tell as if no product had wrapped
             raise Unknown("integers that wrap")
+        if node.op in (FPToSIOp, FPToUIOp) and not isinstance(node.operands[0], n.Load):
+            raise Unknown("an integer of a float that is rounded")  # which those of nests are not
         made = node.type if node.types or node.op not in _OF_ANY_BITS else "i64"
         types = [scalar_type(name) for name in (node.types or (made,) * len(node.operands)) if name != "ptr"]
         if len(types) != len(node.operands):

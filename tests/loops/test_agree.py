@@ -15,6 +15,20 @@ def test_nests_of_random_kernels_agree() -> None:
     assert figures.compared > 5 * figures.unknown.total(), figures.unknown
 
 
+_NO_DIVISOR = """
+import tilewright
+import tilewright.language as tl
+
+CASE = {'seed': 3, 'grid': (1,), 'cpu': '', 'options': {}, 'params': [
+    {'name': 'x', 'kind': 'array', 'dtype': 'int32', 'size': 64, 'fill': 'ints'},
+    {'name': 'o', 'kind': 'array', 'dtype': 'int32', 'size': 64, 'fill': 'sentinel'}]}
+
+
+@tilewright.jit
+def kernel(x, o):
+    places = tl.arange(0, 64)
+    tl.store(o + places, tl.load(x + places) % tl.full((), 0, tl.int32))
+"""
 _SMALL_SUM = """
 import tilewright
 import tilewright.language as tl
@@ -32,10 +46,20 @@ def kernel(x, o):
 """
 
 
-def test_a_quotient_divides(tmp_path: Path) -> None:
-    """By a sum of which one over it is infinite."""
-    path = tmp_path / "small_sum.py"
-    path.write_text(_SMALL_SUM)
+def _compared(text: str, folder: Path) -> Figures:
+    path = folder / "kernel.py"
+    path.write_text(text)
     figures = Figures(0, Counter(), {}, (0.0, 0))
     compare(0, load(path), figures)
+    return figures
+
+
+def test_a_quotient_divides(tmp_path: Path) -> None:
+    """By a sum of which one over it is infinite."""
+    figures = _compared(_SMALL_SUM, tmp_path)
+    assert figures.differing == {} and figures.compared == 2
+
+
+def test_nothing_is_left_of_a_division_by_zero(tmp_path: Path) -> None:
+    figures = _compared(_NO_DIVISOR, tmp_path)
     assert figures.differing == {} and figures.compared == 2

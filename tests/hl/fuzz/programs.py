@@ -323,15 +323,19 @@ def program(seed: int) -> Program:
     newer = writer.blocks, writer.blocks, writer.beyond, writer.beyond, writer.nothing
     wider = tuple(partial(kind, writer) for kind in KINDS for _ in range(2))
     rng.choice(kinds + newer + wider)()
-    text = "\n".join(writer.lines) + "\n"
-    name = f"<kernel {seed}>"
-    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    turned, k = rng.random() < 0.25, rng.randint(0, 5)
+    return made_of("\n".join(writer.lines) + "\n", f"kernel{seed}", seed, (m, n), k, static, turned)
+
+
+def made_of(text: str, name: str, seed: int, shape: tuple[int, int], k: int, static: bool, turned: bool) -> Program:
+    """A kernel of some text, and arguments for it, `y` transposed in memory where it is turned."""
+    file = f"<{name} {seed}>"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
     names: dict[str, Any] = {"torch": torch, "hl": hl}
-    exec(compile(text, name, "exec"), names)
+    exec(compile(text, file, "exec"), names)
     noise = torch.Generator().manual_seed(seed)
-    shapes = ((m, n), (m, n), (n,), (m,))
-    inputs = [torch.randn(shape, generator=noise) for shape in shapes]
-    if rng.random() < 0.25:
+    m, n = shape
+    inputs = [torch.randn(size, generator=noise) for size in ((m, n), (m, n), (n,), (m,))]
+    if turned:
         inputs[1] = torch.randn(n, m, generator=noise).t()
-    kernel = hl.kernel(names[f"kernel{seed}"], static_shapes=static)
-    return Program(text, kernel, (*inputs, rng.randint(0, 5), torch.zeros(m, n), torch.zeros(m)))
+    return Program(text, hl.kernel(names[name], static_shapes=static), (*inputs, k, torch.zeros(m, n), torch.zeros(m)))
