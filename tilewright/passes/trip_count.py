@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from tilewright.analysis.affine import Poly
+from tilewright.analysis.affine import Atom, Poly
+from tilewright.analysis.bounds import FAR, wide_numbers
 from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
 from tilewright.ir.effect_traits import is_without_effects
@@ -28,6 +29,7 @@ from tilewright.ir.values import defining_op, is_inside, is_tile
 from tilewright.ops.casts import ExtSIOp, ExtUIOp, TruncIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import AddIOp, AndIOp, CmpIOp, DivSIOp, MaxSIOp, MinSIOp, MulIOp, OrIOp, SubIOp, XOrIOp
+from tilewright.ops.function import FuncOp
 from tilewright.ops.spec import ring_of
 from tilewright.passes.masks import INVERSE
 from tilewright.passes.rewriting import move_before
@@ -213,6 +215,14 @@ class Preheader:
                     SubIOp if coefficient < 0 else AddIOp, self.known(0) if total is None else total, term
                 )
         return self.known(0) if total is None else total
+
+    def bound(self, of: Poly) -> SSAValue:
+        """A sum of 64 bits that places are compared with; wide numbers are held where no sum passes 0."""
+        for (atom,), scale in wide_numbers(of).terms.items():
+            if not isinstance(atom.value.owner, Block) or isinstance(atom.value.owner.parent_op(), FuncOp):
+                held = self.apply(MinSIOp, self.apply(MaxSIOp, self.converted(atom.value), -FAR), FAR)
+                of = of + Poly({(atom,): -scale}) + Poly({(Atom(held),): scale})
+        return self.sum(of)
 
     def converted(self, value: SSAValue) -> SSAValue:
         """A value with this type, computed before the loop."""

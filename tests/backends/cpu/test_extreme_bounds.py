@@ -38,6 +38,29 @@ def rows(x, bounds, out, n, SIGN: tl.constexpr, KIND: tl.constexpr):
     tl.store(out + i * 16 + j, tl.load(x + i * 16 + j, mask=mask, other=-1))
 
 
+@tilewright.jit
+def sums(a, b, bounds, out, SIGN: tl.constexpr, KIND: tl.constexpr):
+    """Products of 48 columns, or their sums, of those that a bound lets through."""
+    i, bound = tl.arange(0, 16), tl.load(bounds)
+    products, rows = tl.zeros((16, 16), tl.float32), tl.zeros((16,), tl.float32)
+    for start in range(0, 48, 16):
+        k = start + tl.arange(0, 16)
+        if SIGN == "<=":
+            mask = k <= bound
+        elif SIGN == "< less":
+            mask = k - 3 < bound
+        else:
+            mask = k > bound
+        x = tl.load(a + i[:, None] * 48 + k[None, :], mask=mask[None, :], other=0)
+        if KIND == "products":
+            products += tl.dot(x, tl.load(b + k[:, None] * 16 + i[None, :]))
+        elif KIND == "chosen":
+            rows += tl.sum(tl.where(mask[None, :], tl.load(a + i[:, None] * 48 + k[None, :]), 0.0), 1)
+        else:
+            rows += tl.sum(x, 1)
+    tl.store(out + i[:, None] * 16 + i[None, :], products + rows[:, None])
+
+
 _TYPES = (np.int8, np.int16, np.int32, np.int64)
 
 
@@ -70,3 +93,16 @@ def test_places(type_, kind):
 def test_rows(type_):
     for sign, kind in itertools.product(("<=", ">"), ("rows", "one")):
         assert _differing(rows, type_, _ends(type_), sign, kind) == [], (sign, kind)
+
+
+@pytest.mark.parametrize("kind", ["products", "sums", "chosen"])
+@pytest.mark.parametrize("type_", (np.int32, np.int64))
+def test_sums(type_, kind):
+    a, b = (np.arange(768, dtype=np.float32) % 7 - 2 for _ in range(2))
+    for sign, number in itertools.product(("<=", "< less", ">"), [*_ends(type_), 20]):
+        outs = []
+        for interpret in (False, True):
+            outs.append(out := np.zeros(256, np.float32))
+            bounds = np.full(1, number, type_)
+            tilewright.jit(interpret=interpret)(sums.fn)[(1,)](a, b, bounds, out, SIGN=sign, KIND=kind)
+        assert np.array_equal(*outs), (sign, number)

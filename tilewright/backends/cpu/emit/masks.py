@@ -46,7 +46,6 @@ from tilewright.ops.debug import AssertOp
 from tilewright.ops.elementwise import SelectOp
 from tilewright.ops.memory import LoadOp
 
-_FAR = 1 << 48  # further than elements lie apart
 At = tuple[SSAValue, Index]
 
 
@@ -262,7 +261,7 @@ class Masks:
         varying = [(places, stride) for places, stride in strides if places is not None]
         if len(varying) != 1 or varying[0][0] != tuple(range(lanes)) or varying[0][1] not in (1, -1):
             return None
-        rest = self._constant(form)
+        rest = ev.bound(form.constant)
         for coord, poly in form.coords.items():
             rest = f.add(rest, f.mul(ev.coord(coord), ev.poly(poly)))
         rest = self._with_row(rest, form.residual)
@@ -315,7 +314,7 @@ class Masks:
         half. What is rounded down there is less than that.
         """
         ev, f = self.ev, self.ev.f
-        rest, own = self._constant(form), self._stride(form, dim)
+        rest, own = ev.bound(form.constant), self._stride(form, dim)
         for coord, poly in form.coords.items():
             stride = poly.constant
             if stride is None:  # of a loop around the innermost one
@@ -327,21 +326,6 @@ class Masks:
             if lanes is not None:
                 rest = f.add(rest, max(0, stride * max(lanes)))
         return own.numerator, self._with_row(f.mul(rest, own.denominator), form.residual)
-
-    def _constant(self, form: Form) -> V:
-        """What a form has beside coordinates; numbers of 64 bits are held where what is added to them cannot pass 0.
-
-        They may be the largest that there are, as bounds are that leave nothing out.
-        """
-        ev, f, wide = self.ev, self.ev.f, _wide(form.constant)
-        rest = ev.poly(form.constant - wide)
-        if not wide.terms:
-            return rest
-        total: V = const(I64, 0)
-        for (atom,), scale in wide.terms.items():
-            total = f.intrinsic("sadd.sat" if scale == 1 else "ssub.sat", total, ev.poly(Poly({(atom,): 1})))
-        held = f.intrinsic("smax", f.intrinsic("smin", total, const(I64, _FAR)), const(I64, -_FAR))
-        return f.add(rest, held)
 
     @staticmethod
     def _stride(form: Form, dim: int) -> Fraction:
@@ -367,12 +351,6 @@ class Masks:
                 number, scale = f.mul(number, ev.poly(scale)), Poly.of(1)
             rest = f.intrinsic("sadd.sat" if scale.constant == 1 else "ssub.sat", rest, number)
         return rest
-
-
-def _wide(constant: Poly) -> Poly:
-    """The numbers of 64 bits in a sum."""
-    terms = constant.terms.items()
-    return Poly({m: c for m, c in terms if c in (1, -1) and len(m) == 1 and bit_width(m[0].value.type) == 64})
 
 
 def _comparisons(
