@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from tilewright.analysis.affine import Atom, Poly
+from tilewright.analysis.affine import Atom, Poly, expanded
 from tilewright.analysis.bounds import FAR, wide_numbers
 from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
@@ -159,6 +159,10 @@ def conjuncts(root: SSAValue, *, negated: bool = False) -> Iterator[tuple[SSAVal
             yield value, negated
 
 
+def _is_of_loop(value: SSAValue) -> bool:
+    return isinstance(value.owner, Block) and not isinstance(value.owner.parent_op(), FuncOp)
+
+
 # --- computed ahead of a loop ------------------------------------------------------------------------------------
 
 _FOLDED: Mapping[type[Operation], Callable[[int, int], int]] = {
@@ -218,11 +222,15 @@ class Preheader:
 
     def bound(self, of: Poly) -> SSAValue:
         """A sum of 64 bits that places are compared with; wide numbers are held where no sum passes 0."""
-        for (atom,), scale in wide_numbers(of).terms.items():
-            if not isinstance(atom.value.owner, Block) or isinstance(atom.value.owner.parent_op(), FuncOp):
-                held = self.apply(MinSIOp, self.apply(MaxSIOp, self.converted(atom.value), -FAR), FAR)
-                of = of + Poly({(atom,): -scale}) + Poly({(Atom(held),): scale})
-        return self.sum(of)
+        numbers = expanded(of)
+        wide = [atom for (atom,) in wide_numbers(numbers).terms if not _is_of_loop(atom.value)]
+        if not wide:
+            return self.sum(of)
+        for atom in wide:
+            scale = numbers.terms[(atom,)]
+            held = self.apply(MinSIOp, self.apply(MaxSIOp, self.converted(atom.value), -FAR), FAR)
+            numbers = numbers + Poly({(atom,): -scale}) + Poly({(Atom(held),): scale})
+        return self.sum(numbers)
 
     def converted(self, value: SSAValue) -> SSAValue:
         """A value with this type, computed before the loop."""
