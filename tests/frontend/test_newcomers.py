@@ -226,7 +226,7 @@ def has_not_imported(p):
         (draws, "write tl.rand(seed, offsets)"),
         (converts, "write x.to(tl.float32)"),
         (does_not_call, "call it: program_id(...)"),
-        (asks_a_pointer, "pass sizes as parameters"),
+        (asks_a_pointer, "pass sizes as arguments"),
         (has_not_imported, "import colorsys in the module"),
     ],
 )

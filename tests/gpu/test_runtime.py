@@ -79,10 +79,8 @@ def test_a_launch_goes_to_the_current_stream() -> None:
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         torch.cuda._sleep(400_000_000)
-        out = _scaled(x)
-        done = torch.cuda.Event()
-        done.record()
-    assert not done.query()  # it waits behind the sleep, on that stream
+        x += 1
+        out = _scaled(x)  # waits behind the sleep, on that stream; on another one it would see x as it was
     stream.synchronize()
     torch.testing.assert_close(out, 3 * x)
 

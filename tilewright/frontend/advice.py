@@ -29,7 +29,7 @@ _OTHER_NAMES = {
 _ATTRIBUTES_OF_TORCH = {
     "size": "x.shape[0]", "dim": "len(x.shape)", "ndim": "len(x.shape)", "nelement": "x.numel", "t": "x.T",
     "float": "x.to(tl.float32)", "half": "x.to(tl.float16)", "double": "x.to(tl.float64)", "int": "x.to(tl.int32)",
-    "astype": "x.to(dtype)",
+    "astype": "x.to(tl.float32)",
     "long": "x.to(tl.int64)", "bool": "x != 0", "unsqueeze": "x[:, None]", "squeeze": "x.reshape(shape)",
 }  # fmt: skip
 _WRITTEN_OUT = {

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import tilewright.language.ptx as ptx
 from tilewright.base import dtypes
-from tilewright.base.dtypes import BlockType, dtype, with_shape_of
+from tilewright.base.dtypes import dtype, with_shape_of
 from tilewright.base.errors import LanguageTypeError, LanguageValueError, UnsupportedError
 from tilewright.ir.types import to_ir
 from tilewright.ops.broadcast import broadcast_tensors, splat_to
@@ -150,7 +150,7 @@ def _evens_and_odds(b: Emitter, rows: tensor) -> list[tensor]:
 
 def _tile(b: Emitter, elements: Sequence[tensor], shape: Sequence[int], kind: Any) -> tensor:
     """The tile of which these are every n-th element."""
-    size = BlockType(unwrap(kind).scalar, tuple(shape)).numel if shape else 1
+    size = dtypes.BlockType(unwrap(kind).scalar, tuple(shape)).numel if shape else 1
     own = elements[: min(len(elements), size)]
     while len(own) > 1:
         half = len(own) // 2

@@ -130,11 +130,12 @@ NONTEMPORAL_BYTES = 16 << 20
 # bytes as one row's product reads, and accumulators of four rows and two vectors hide the latency of multiply-adds.
 THIN_ROWS = 4
 # Sums that these keep in registers, of which there are 16 or 32, and vectors of columns, or columns, that they take at
-# once at most: what each row of B has side by side is read at once.
+# once at most: what each row of B has side by side is read at once. Not measured: what fits the registers.
 THIN_SUMS = (8, 24)
+# Not measured.
 THIN_VECTORS = 8
 # Where it is fewer bytes, B is better read by a pass that widens it: rows lie in pages of their own, and in the same
-# lines of the first cache.
+# lines of the first cache. Not measured: two lines.
 THIN_BYTES = 128
 # Times that a product reads its right operand (once for the rows of a micro-kernel) up to which it is not packed.
 # Measured: one core of a Xeon with AMX that others used, f32, ranges of rows times 128 matrices of 64x64, read in place
