@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz.case import Param, Statement
-from tests.fuzz.generator import Generator, family
+from tests.fuzz.generator import Generator, family, shape_text
 from tests.fuzz.memory import choose_fill, fill_facts, flag_tile, positions
 from tests.fuzz.values import INTS, TYPES, Shape, Unsuitable, Value, facts
 
@@ -86,6 +86,37 @@ def extreme_masks(g: Generator) -> None:
         g.add(f"tl.store({target} + {g.program} * {numel} + {place}, {value.name}, mask={mask})")
     elif g.chance(0.4):
         g.define(f"tl.where({mask}, {value.name}, {other})", shape, dtype, **known)
+
+
+@family(0.6)
+def extreme_sums(g: Generator) -> None:
+    """Products and sums along a dim, block after block, of what masks with such bounds let through."""
+    if g.depth >= g.profile.depth or g.in_loop:
+        raise Unsuitable
+    rows, block, turns = g.random.choice((16, 32)), g.random.choice((16, 32)), g.random.randint(1, 3)
+    length = block * turns
+    left, right = (g.array("float32", "ints", rows * length) for _ in range(2))
+    r, k, x, acc, turn = (g.fresh(name) for name in ("r", "k", "x", "acc", "k"))
+    dtype = g.random.choice(("int32", "int64"))
+    bound, sign = _loaded(g, dtype, extreme(g, dtype)), g.random.choice(_SIGNS[:4])
+    of_row = g.chance(0.3)
+    test = f"{r if of_row else k}{g.random.choice(('', '', ' - 1', ' + 2'))} {sign} {bound}"
+    mask = f"({test}){'[:, None]' if of_row else '[None, :]'}"
+    dot = g.chance(0.5)
+    shape = (rows, rows) if dot else (rows,)
+    g.add(f"{r} = tl.arange(0, {rows})")
+    g.add(f"{acc} = tl.zeros({shape_text(shape)}, tl.float32)")
+    body = g.add(f"for {turn} in range({g.number(turns)}):").body
+    place = f"{left} + {r}[:, None] * {length} + {k}[None, :]"
+    if g.chance(0.3):
+        loaded = f"tl.where({mask}, tl.load({place}), 0.0)"
+    else:
+        loaded = f"tl.load({place}, mask={mask}, other=0)"
+    other = f"tl.load({right} + {k}[:, None] * {rows} + {r}[None, :])"
+    added = f"tl.dot({x}, {other})" if dot else f"tl.sum({x}, 1)"
+    lines = f"{k} = {turn} * {block} + tl.arange(0, {block})", f"{x} = {loaded}", f"{acc} += {added}"
+    body.extend(Statement(line) for line in lines)
+    g.define(acc, shape, "float32", mag=64.0 * length, grain=1.0)
 
 
 @family(0.6)
