@@ -23,7 +23,6 @@ from tilewright.ir.decisions import describe_op
 from tilewright.ir.types import bit_width
 from tilewright.ir.values import defining_op
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
-from tilewright.ops.casts import ExtSIOp, ExtUIOp
 from tilewright.ops.elementwise import AndIOp, CmpIOp
 from tilewright.ops.shape import ReshapeOp, TransOp
 
@@ -35,11 +34,7 @@ _OR_EQUAL = frozenset({"sle", "sge", "ule", "uge"})
 def wide_numbers(bound: Poly) -> Poly:
     """The numbers of 64 bits in a sum, which may be the largest that there are, as those that leave nothing out."""
     terms = bound.terms.items()
-    return Poly({m: c for m, c in terms if c in (1, -1) and len(m) == 1 and _is_wide(m[0].value)})
-
-
-def _is_wide(value: SSAValue) -> bool:
-    return bit_width(value.type) == 64 and not isinstance(defining_op(value), (ExtSIOp, ExtUIOp))
+    return Poly({m: c for m, c in terms if c in (1, -1) and len(m) == 1 and bit_width(m[0].value.type) == 64})
 
 
 def is_conjunction(op: Operation) -> bool:

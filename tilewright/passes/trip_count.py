@@ -29,7 +29,6 @@ from tilewright.ir.values import defining_op, is_inside, is_tile
 from tilewright.ops.casts import ExtSIOp, ExtUIOp, TruncIOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import AddIOp, AndIOp, CmpIOp, DivSIOp, MaxSIOp, MinSIOp, MulIOp, OrIOp, SubIOp, XOrIOp
-from tilewright.ops.function import FuncOp
 from tilewright.ops.spec import ring_of
 from tilewright.passes.masks import INVERSE
 from tilewright.passes.rewriting import move_before
@@ -160,7 +159,9 @@ def conjuncts(root: SSAValue, *, negated: bool = False) -> Iterator[tuple[SSAVal
 
 
 def _is_of_loop(value: SSAValue) -> bool:
-    return isinstance(value.owner, Block) and not isinstance(value.owner.parent_op(), FuncOp)
+    """Whether a value is an argument of a block that is not a function's, which has no operands."""
+    around = value.owner.parent_op() if isinstance(value.owner, Block) else None
+    return around is not None and bool(around.operands)
 
 
 # --- computed ahead of a loop ------------------------------------------------------------------------------------

@@ -53,7 +53,8 @@ def loops(w: Writer) -> None:
     w.line(1, "turned = middle.t()")
     w.line(1, "for rows, columns in hl.tile(x.shape):")
     atoms = ["x[rows, columns]", "y[rows, columns]", "w[columns][None, :]", "u[rows][:, None]"]
-    w.line(2, f"middle[rows, columns] = torch.tanh({w.expression(atoms, 2)}) + 0 * x[rows, columns]")
+    # What is compared with the mean of a row must not be all of that row.
+    w.line(2, f"middle[rows, columns] = torch.tanh({w.expression(atoms, 2)}) + 0.1 * x[rows, columns]")
     w.line(1, "for rows in hl.tile(x.size(0)):")
     reduced = rng.choice(("middle[rows, :].amax(-1)", "turned[:, rows].mean(0)", "middle[rows, :].cumsum(-1).amin(-1)"))
     w.line(2, f"few[rows] = {reduced}")
