@@ -352,7 +352,11 @@ class DoubleBackward(NotDifferentiable):
 
 
 class BaseWarning(Warning):
-    """Root of the warnings of Helion, none of which is given here."""
+    """Root of the warnings: Helion's, none of which is given here, and our own."""
+
+
+class OverwrittenStore(BaseWarning):
+    """Several programs store to the same elements, and what one of them stored remains."""
 
 
 # What programs may name, to catch it or to silence it: nothing raises or gives these (docs/hl_helion.md says why).

@@ -19,6 +19,7 @@ from tilewright.hl.emit.loops import emit_body, emit_region
 from tilewright.hl.graph.nodes import Graph, Region
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.passes.pipeline import prepare
+from tilewright.hl.passes.races import warn_of_races
 from tilewright.hl.symbols import ConfiguredTruth, cdiv, next_power_of_2, substitute, text
 from tilewright.hl.trace.host import Traced
 
@@ -114,6 +115,7 @@ def _of_triton(text: str) -> str:
 def _kernel(name: str, graph: Graph, decision: Decision, traced: Traced) -> tuple[list[Line], str]:
     """(lines of a kernel, the statement that launches it)."""
     kernel = Kernel(name, decision)
+    warn_of_races(graph, decision, traced.source.file)
     region = prepare(graph, decision)
     kernel.readers = count_readers(region)
     loop = region.nodes[-1]
