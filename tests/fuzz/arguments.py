@@ -36,7 +36,8 @@ def filled(param: Param, seed: int) -> Array:
     """Contents of an array in memory form.
 
     The recipes: "zeros"; "ints" of the whole range of an integer type, or -8..8 for floats; "quarters", multiples of
-    1/4 in -4..4; "reals" in -4..4; "special", "ints" with NaN, infinities and -0 among them; "sentinel", one value.
+    1/4 in -4..4; "reals" in -4..4; "special", "ints" with NaN, infinities and -0 among them; "extreme", these beside
+    the smallest and largest floats; "sentinel", one value; "ends N" and "near N" of integers, N, or some around it.
     """
     rng = np.random.default_rng([seed, zlib.crc32(param.name.encode())])
     type_ = element(param.dtype)
@@ -51,6 +52,7 @@ def filled(param: Param, seed: int) -> Array:
         "quarters": lambda: rng.integers(-16, 17, param.size) / 4,
         "reals": lambda: rng.uniform(-4, 4, param.size),
         "special": lambda: rng.integers(-8, 9, param.size).astype(np.float64),
+        "extreme": lambda: rng.choice(_extremes(type_), param.size),
     }[param.fill]()
     if param.fill == "special":
         at = rng.random(param.size) < 0.1
@@ -59,11 +61,23 @@ def filled(param: Param, seed: int) -> Array:
     return np.asarray(to_memory(values.astype(type_.work_dtype), type_)).astype(type_.memory_dtype)
 
 
+def _extremes(type_: dtypes.dtype) -> Array:
+    """The ends of a type of floats, of its normal numbers and of those below, of either sign; and the special ones."""
+    digits, least = {"fp16": (10, -14), "bf16": (7, -126), "fp32": (23, -126), "fp64": (52, -1022)}[type_.name]
+    ends = [2.0**least, 2.0 ** (least - digits), 2.0**least * (1 - 2.0**-digits), 1.0, 2.0**digits + 1, 0.75]
+    ends.append((2 - 2.0**-digits) * 2.0 ** (1 - least))
+    return np.array([*ends, *(-end for end in ends), *_SPECIAL, 0.0])
+
+
 def _integers(param: Param, type_: dtypes.dtype, rng: np.random.Generator) -> Array:
     memory = np.dtype(type_.memory_dtype)
     if param.fill in ("zeros", "sentinel"):
         return np.full(param.size, 0 if param.fill == "zeros" else 85, memory)
     low, high = type_.get_int_min_value(), type_.get_int_max_value()
+    if param.fill.startswith(("ends", "near")):
+        number, around = int(param.fill.split()[1]), rng.integers(-2, 3, param.size)
+        some = [number + int(by) if param.fill.startswith("near") else number for by in around]
+        return np.array([min(max(n, low), high) for n in some], memory)
     wide = rng.integers(low, high, param.size, dtype=np.uint64 if low == 0 else np.int64, endpoint=True)
     small = rng.integers(0 if low == 0 else -5, 6, param.size)
     edge = rng.choice(np.array([low, high], dtype=wide.dtype), param.size)

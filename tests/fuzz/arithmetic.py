@@ -255,7 +255,7 @@ _MATH = (
 )
 
 
-@family(2)
+@family(2.6)
 def mathematics(g: Generator) -> None:
     a = g.find(lambda v: v.dtype in WIDE_FLOATS)
     text, bound, slope, largest = g.random.choice(_MATH)

@@ -61,4 +61,42 @@ def scalar_steps(n, m):
         total = total * 3 + m
     return total
 """,
+    "swapped": """
+@tilewright.jit
+def swapped(pair):
+    return pair[1], pair[0]
+""",
+    "keep_last": """
+@tilewright.jit
+def keep_last(a, b):
+    return b
+""",
+    "either_bit": """
+@tilewright.jit
+def either_bit(a, b):
+    return a | b
+""",
+    "by_segments": """
+@tilewright.jit
+def by_segments(flag1, value1, flag2, value2):
+    return flag1 | flag2, tl.where(flag2 != 0, value2, value1 + value2)
+""",
+    "three_of_each": """
+@tilewright.jit
+def three_of_each(a1, b1, c1, a2, b2, c2):
+    return tl.minimum(a1, a2), tl.maximum(b1, b2), c1 + c2
+""",
+    "counted_down": """
+@tilewright.jit
+def counted_down(x, y):
+    total = x
+    steps = y & 3
+    while steps > 0:
+        if total % 2 == 0:
+            total = total // 2
+        else:
+            total = total + y
+        steps -= 1
+    return total
+""",
 }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fuzz.case import Statement
+from tests.fuzz.coverage import counted, missing
 from tests.fuzz.generator import Profile, generate
 from tests.fuzz.pool import Job, Pool
 from tests.fuzz.products import SPELLINGS as OF_PRODUCTS
@@ -53,6 +56,13 @@ def test_every_spelling_is_drawn_and_agrees(tmp_path: Path) -> None:
     assert {job.label: found.detail for job, found in outcomes if not found.passed} == {}
 
 
+def test_what_the_language_has_is_drawn() -> None:
+    """Half as often as `python -m tests.fuzz.coverage` asks of more kernels."""
+    count = 800
+    single, _ = counted(range(count))
+    assert missing(single, count, least=0.005) == []
+
+
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Pool]:
     with Pool(1) as pool:
@@ -68,6 +78,22 @@ def test_kernel_that_once_failed(worker: Pool, path: Path) -> None:
 def test_a_seed_gives_one_kernel() -> None:
     assert generate(5).source() == generate(5).source()
     assert generate(5).source() != generate(6).source()
+
+
+_DIGEST = """
+import hashlib, importlib, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+from tests.fuzz.generator import Profile, generate
+text = "".join(generate(seed, Profile(any_shape=seed % 2 == 1)).source() for seed in range(12))
+print(hashlib.sha256(text.encode()).hexdigest())
+"""
+
+
+def test_a_seed_gives_one_kernel_whatever_was_imported_first() -> None:
+    orders = [], ["tests.fuzz.rows"], ["tests.fuzz.names", "tests.fuzz.shapes"]
+    runs = [subprocess.run([sys.executable, "-c", _DIGEST, *o], capture_output=True, text=True) for o in orders]
+    assert len({run.stdout for run in runs}) == 1 and runs[0].stdout, [run.stderr for run in runs]
 
 
 def test_a_crash_is_an_outcome(tmp_path: Path) -> None:

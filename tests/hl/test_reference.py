@@ -161,3 +161,19 @@ def test_loads_by_name_are_subscripts():
     bound = kernel.bind((x, order, counts))
     for found in (kernel(x, order, counts), *(bound.run_ref(x, order, counts, mode=mode) for mode in MODES)):
         torch.testing.assert_close(found, (expected, counts))
+
+
+def test_a_load_from_a_tensor_without_elements_reads_zeros():
+    @hl.kernel
+    def beyond(x):
+        out = torch.ones_like(x)
+        low = x[1:]
+        for rows, columns in hl.tile(x.shape):
+            out[rows, columns] = low[rows - 1, columns]
+        return out
+
+    bound = beyond.bind((torch.randn(1, 5),))
+    for mode in (hl.RefMode.TILED, None):
+        x = torch.randn(1, 5)
+        out = bound(x) if mode is None else bound.run_ref(x, mode=mode)
+        assert torch.equal(out, torch.zeros(1, 5))

@@ -23,12 +23,15 @@ from tilewright.loops.closed_forms import identity_of
 from tilewright.loops.products import SUMS, Combination, Term, quotient
 from tilewright.loops.raising import attributes_of, region_text
 from tilewright.loops.statements import Branch, Effect, Loop, Statement, Store, Update, statements_of
+from tilewright.ops.casts import FPToSIOp, FPToUIOp
+from tilewright.ops.elementwise import DivSIOp, MaxSIOp, MinSIOp, MulHiUIOp, RemSIOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.spec import Call, call_of, spec_of
 
 Array = np.ndarray[Any, Any]
 _MOST = 1 << 22  # elements of an array of an evaluation
 _MOST_DIMS = 31  # iterators of numpy take 32
+_OF_ANY_BITS = (DivSIOp, MaxSIOp, MinSIOp, RemSIOp)  # which nests have of numbers of 32 and 64 bits alike
 
 
 class Unknown(Exception):
@@ -133,7 +136,7 @@ class Expressions:
         return self.scalars[number]
 
     def _below(self, node: n.Below, scope: Scope) -> Array:
-        return self.value(node.poly, scope) < 0
+        return _unwrapped(self.value(node.poly, scope)) < 0
 
     def _every(self, node: n.Every, scope: Scope) -> Array:
         found = np.asarray(True)
@@ -145,15 +148,26 @@ class Expressions:
         return ~self.value(node.conditions, scope)
 
     def _apply(self, node: n.Apply, scope: Scope) -> Array:
-        types = [scalar_type(name) for name in (node.types or (node.type,) * len(node.operands)) if name != "ptr"]
+        if node.op is MulHiUIOp:  # random numbers, whose signs nests tell as if no product had wrapped
+            raise Unknown("integers that wrap")
+        if node.op in (FPToSIOp, FPToUIOp) and not isinstance(node.operands[0], n.Load):
+            raise Unknown("an integer of a float that is rounded")  # which those of nests are not
+        made = node.type if node.types or node.op not in _OF_ANY_BITS else "i64"
+        types = [scalar_type(name) for name in (node.types or (made,) * len(node.operands)) if name != "ptr"]
         if len(types) != len(node.operands):
             raise Unknown("pointers as operands")
-        operands = [_working(self.value(o, scope), t) for o, t in zip(node.operands, types, strict=True)]
-        call = Call(dict(node.attributes), tuple(types), (scalar_type(node.type),))
+        operands = [_working(self.of_type(o, t, scope), t) for o, t in zip(node.operands, types, strict=True)]
+        call = Call(dict(node.attributes), tuple(types), (scalar_type(made),))
         reference = spec_of(node.op).reference
         if reference is None:
             raise Unknown(node.op.name)
         return _free(np.asarray(reference(call, *np.broadcast_arrays(*operands))))
+
+    def of_type(self, node: n.Node, type_: Any, scope: Scope) -> Array:
+        """An expression where a value of this type is asked for, of which a sum may have been narrower."""
+        found = self.value(node, scope)
+        wide = not is_float(type_) and bit_width(type_) == 64 and isinstance(node, n.Poly)
+        return _unwrapped(found) if wide and not all(map(_is_wide, node.atoms)) else found
 
     def _select(self, node: n.Select, scope: Scope) -> Array:
         return np.where(
@@ -185,9 +199,7 @@ class Expressions:
         found = parts[0] if parts else np.asarray(0.0)
         for part in parts[1:]:
             found = _joined(node, found, part)
-        if found.dtype.kind == "i" and found.size and np.abs(found).max() >= 1 << 31:
-            raise Unknown("integers that wrap")  # which nests take not to
-        return found
+        return _unwrapped(found)
 
     def _term(self, node: Combination, term: Term, scope: Scope) -> Array:
         outside, scope = scope.depth, scope.copy()
@@ -286,6 +298,17 @@ class Expressions:
         result = np.stack(rows)
         result = result.reshape((*tiles[0].shape[:around], *result.shape[1:]))
         return self._picked(result, node.index, scope)
+
+
+def _unwrapped(value: Array) -> Array:
+    """An integer that has 32 bits in the program, perhaps; nests take those not to wrap."""
+    if value.dtype.kind == "i" and value.size and (value.min() < -(1 << 31) or value.max() >= 1 << 31):
+        raise Unknown("integers that wrap")
+    return value
+
+
+def _is_wide(atom: n.Atom) -> bool:
+    return isinstance(atom, n.Range) or getattr(atom.value, "type", "") == "i64"
 
 
 def _elements(array: Array, dtype: Any) -> Array:
@@ -420,7 +443,7 @@ class Nest:
         target = statement.target
         parts = [
             self._e.value(target.base, scope) + self._e.value(target.offset, scope),
-            self._e.value(statement.value, scope),
+            self._e.of_type(statement.value, scalar_type(statement.target.type), scope),
             np.all(np.broadcast_arrays(*masks), axis=0),
         ]
         shape = tuple([scope.ranges[r].shape[0] for r in reversed(statement.ranges)])

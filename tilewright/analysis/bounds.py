@@ -20,13 +20,21 @@ from tilewright.analysis.elements import is_ragged, operand_indices
 from tilewright.analysis.index import Index, greatest
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
+from tilewright.ir.types import bit_width
 from tilewright.ir.values import defining_op
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.elementwise import AndIOp, CmpIOp
 from tilewright.ops.shape import ReshapeOp, TransOp
 
+FAR = 1 << 48  # further than elements lie apart
 _LESS = frozenset({"slt", "sle", "ult", "ule"})
 _OR_EQUAL = frozenset({"sle", "sge", "ule", "uge"})
+
+
+def wide_numbers(bound: Poly) -> Poly:
+    """The numbers of 64 bits in a sum, which may be the largest that there are, as those that leave nothing out."""
+    terms = bound.terms.items()
+    return Poly({m: c for m, c in terms if c in (1, -1) and len(m) == 1 and bit_width(m[0].value.type) == 64})
 
 
 def is_conjunction(op: Operation) -> bool:

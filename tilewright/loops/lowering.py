@@ -194,7 +194,7 @@ class Matrix:
         preheader = Preheader(place, i64)
         for dim, bounds in enumerate(self._bounds):
             if dim != self.along:
-                self._bounds[dim] = [affine.Poly.atom(preheader.sum(bound)) for bound in bounds]
+                self._bounds[dim] = [affine.Poly.atom(preheader.bound(bound)) for bound in bounds]
 
     def at(self, place: affine.Poly, end: affine.Poly | None, anchor: Operation, other: float = 0) -> SSAValue:
         """A tile of it from a row or column on, in front of `anchor`; `other` in place of those from `end` on."""

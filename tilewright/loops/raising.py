@@ -377,6 +377,8 @@ def _division(which: int) -> Rule:
         if bit_width(element_type(value.type)) < 32:
             return None
         number, by = _operand_polys(r, op, index)
+        if by is ZERO:  # of which nothing is left
+            return None
         positive = all(never_negative(operand) for operand in operands_of(op))
         if positive:
             return divided(number, by)[which]

@@ -192,7 +192,8 @@ def reduce(b: Emitter, input: Any, axis: Any, combine_fn: Any, keep_dims: Any = 
     Args:
         input: a tile, or a tuple of n tiles of one shape.
         axis: dimension to reduce; `None` reduces all of them to a scalar.
-        combine_fn: a jit function of 2n scalars that returns n; it must be associative, its grouping is free.
+        combine_fn: a jit function of 2n scalars that returns n; it must be associative and commutative: the
+            order in which elements meet is free.
         keep_dims: keep the reduced dimension with size 1.
 
     Returns:

@@ -37,7 +37,7 @@ from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import AndIOp, CmpIOp
 from tilewright.ops.elementwise_base import CompareOp
-from tilewright.ops.functions.operators import greater_equal, less_than
+from tilewright.ops.functions.operators import add, greater_equal, less_than
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.values import tensor
 from tilewright.passes.rewriting import move_before, replace, value_before
@@ -105,7 +105,24 @@ def _bounded(op: CompareOp, analysis: AffineAnalysis) -> SSAValue | None:
     narrow = wide and _is_rest_of_loop(bound, op)
     if wide and not narrow and _is_bounded(op, index, analysis):
         return None
-    return _compared(op, index.index(coord), bound, dtypes.int64 if wide and not narrow else dtypes.int32, below=below)
+    sides = (Poly.of(0), bound) if narrow else _sides(bound, shape_of(mask.type)[index.index(coord)])
+    kind = dtypes.int64 if wide and not narrow else dtypes.int32
+    return None if sides is None else _compared(op, index.index(coord), *sides, kind, below=below)
+
+
+def _sides(bound: Poly, extent: int) -> tuple[Poly, Poly] | None:
+    """What is added to a place and what it is compared with, for a bound of the place; neither of them can wrap.
+
+    A bound that the program does not compute may pass the ends of its type, as that of `i <= n` does where the largest
+    integer says that there is none. A number of the program does not, nor does a sum with the place.
+    """
+    number = bound.constant
+    if number is not None:
+        return Poly.of(0), Poly.of(min(max(number, 0), extent))
+    limits = [Poly({monomial: 1}) for monomial, c in bound.terms.items() if c == 1 and len(monomial) == 1]
+    if len(limits) != 1 or () in bound.terms:
+        return None
+    return limits[0] + -bound, limits[0]
 
 
 def _is_rest_of_loop(bound: Poly, op: Operation) -> bool:
@@ -140,14 +157,16 @@ def _is_bounded(op: CompareOp, index: Index, analysis: AffineAnalysis) -> bool:
     return not all(expanded(side.constant).terms.get(()) for side in (left, right))
 
 
-def _compared(op: Operation, dim: int, bound: Poly, kind: dtypes.dtype, *, below: bool) -> SSAValue:
-    """`place < bound`, or `place >= bound`, of the places along a dim, as integers of a kind; in front of `op`."""
-    shape = shape_of(op.results[0].type)
-    limit = tensor(Preheader(op, i64 if kind == dtypes.int64 else i32).sum(bound), kind)
+def _compared(op: Operation, dim: int, start: Poly, bound: Poly, kind: dtypes.dtype, *, below: bool) -> SSAValue:
+    """`start + place < bound`, or `>= bound`, of the places along a dim, as integers of a kind; in front of `op`."""
+    shape, before = shape_of(op.results[0].type), Preheader(op, i64 if kind == dtypes.int64 else i32)
+    limit = tensor(before.sum(bound), kind)
     builder = IRBuilder(NO_TARGET, Options())
     builder.position = Position(Block())
     builder.location = op.location or builder.location
     place: tensor = BUILTINS["cast"].fn(builder, BUILTINS["arange"].fn(builder, 0, shape[dim]), kind)
+    if start.terms:
+        place = add.fn(builder, tensor(before.sum(start), kind), place)
     for other in range(len(shape)):
         if other != dim:
             place = BUILTINS["expand_dims"].fn(builder, place, other)

@@ -68,7 +68,7 @@ def load_at(
     start = number(_divided(offset, size))
     steps = [expanded(stride) for stride in found.strides]  # what they are made of is outside of the load's loop
     strides = [None if step == Poly.of(size) else number(_divided(step, size)) for step in steps]
-    limits = [[number(bound) for bound in of_dim] for of_dim in bounds]
+    limits = [[tensor(preheader.bound(bound), dtypes.int64) for bound in of_dim] for of_dim in bounds]
     b = IRBuilder(NO_TARGET, Options())
     b.position, b.location = Position(Block()), found.load.location or b.location
     assert isinstance(found.base.type, TilePointerType)

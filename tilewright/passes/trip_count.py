@@ -19,11 +19,12 @@ from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from tilewright.analysis.affine import Poly
+from tilewright.analysis.affine import Atom, Poly, expanded
+from tilewright.analysis.bounds import FAR, wide_numbers
 from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
 from tilewright.ir.effect_traits import is_without_effects
-from tilewright.ir.types import i1, i32, i64
+from tilewright.ir.types import bit_width, i1, i32, i64
 from tilewright.ir.values import defining_op, is_inside, is_tile
 from tilewright.ops.casts import ExtSIOp, ExtUIOp, TruncIOp
 from tilewright.ops.constant import ConstantOp
@@ -157,6 +158,12 @@ def conjuncts(root: SSAValue, *, negated: bool = False) -> Iterator[tuple[SSAVal
             yield value, negated
 
 
+def _is_of_loop(value: SSAValue) -> bool:
+    """Whether a value is an argument of a block that is not a function's, which has no operands."""
+    around = value.owner.parent_op() if isinstance(value.owner, Block) else None
+    return around is not None and bool(around.operands)
+
+
 # --- computed ahead of a loop ------------------------------------------------------------------------------------
 
 _FOLDED: Mapping[type[Operation], Callable[[int, int], int]] = {
@@ -214,6 +221,18 @@ class Preheader:
                 )
         return self.known(0) if total is None else total
 
+    def bound(self, of: Poly) -> SSAValue:
+        """A sum of 64 bits that places are compared with; wide numbers are held where no sum passes 0."""
+        numbers = expanded(of)
+        wide = [atom for (atom,) in wide_numbers(numbers).terms if not _is_of_loop(atom.value)]
+        if not wide:
+            return self.sum(of)
+        for atom in wide:
+            scale = numbers.terms[(atom,)]
+            held = self.apply(MinSIOp, self.apply(MaxSIOp, self.converted(atom.value), -FAR), FAR)
+            numbers = numbers + Poly({(atom,): -scale}) + Poly({(Atom(held),): scale})
+        return self.sum(numbers)
+
     def converted(self, value: SSAValue) -> SSAValue:
         """A value with this type, computed before the loop."""
         compute_before(value, self.loop)
@@ -222,7 +241,7 @@ class Preheader:
         number = constant_of(value)
         if isinstance(number, int):
             return self.known(number)
-        kind = ExtSIOp if self.type_ == i64 else TruncIOp
+        kind = ExtSIOp if bit_width(value.type) < bit_width(self.type_) else TruncIOp
         return self.put(kind.create(operands=[value], result_types=[self.type_]))
 
     def end(self, bound: Bound, first: SSAValue, step: SSAValue | int) -> SSAValue:

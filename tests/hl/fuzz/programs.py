@@ -10,10 +10,12 @@ from __future__ import annotations
 import linecache
 import random
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
+from tests.hl.fuzz.kinds import KINDS
 from tilewright import hl
 
 _UNARY = (
@@ -67,9 +69,16 @@ class Program:
         return made
 
 
-class _Writer:
+class Writer:
+    """Writes the text of a kernel.
+
+    Args:
+        rng: of all choices.
+        columns: of `x`; 0 where that is not known when the kernel is compiled.
+    """
+
     def __init__(self, rng: random.Random, columns: int) -> None:
-        self.rng, self.columns = rng, columns  # of `x`; 0 where that is not known when the kernel is compiled
+        self.rng, self.columns = rng, columns
         self.lines: list[str] = []
         self.names: list[str] = []
         self.count = 0
@@ -304,7 +313,7 @@ def program(seed: int) -> Program:
     m, n = rng.randint(1, 14), rng.choice((rng.randint(2, 20), 32, rng.randint(17, 40)))
     n += n == 33  # every block to 32 would leave one column, which PyTorch broadcasts against the block
     static = rng.random() < 0.7
-    writer = _Writer(rng, n if static else 0)
+    writer = Writer(rng, n if static else 0)
     writer.line(0, f"def kernel{seed}(x, y, w, u, k, out, sums):")
     for pair in ("y.size(0)", "u.size(0)", "out.size(0)", "sums.size(0)"):
         writer.line(1, f"assert x.size(0) == {pair}")
@@ -312,16 +321,21 @@ def program(seed: int) -> Program:
         writer.line(1, f"assert x.size(1) == {pair}")
     kinds = writer.rows, writer.rows, writer.tiles, writer.tiles, writer.inner, writer.elements, writer.lengths
     newer = writer.blocks, writer.blocks, writer.beyond, writer.beyond, writer.nothing
-    rng.choice(kinds + newer)()
-    text = "\n".join(writer.lines) + "\n"
-    name = f"<kernel {seed}>"
-    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    wider = tuple(partial(kind, writer) for kind in KINDS for _ in range(2))
+    rng.choice(kinds + newer + wider)()
+    turned, k = rng.random() < 0.25, rng.randint(0, 5)
+    return made_of("\n".join(writer.lines) + "\n", f"kernel{seed}", seed, (m, n), k, static, turned)
+
+
+def made_of(text: str, name: str, seed: int, shape: tuple[int, int], k: int, static: bool, turned: bool) -> Program:
+    """A kernel of some text, and arguments for it, `y` transposed in memory where it is turned."""
+    file = f"<{name} {seed}>"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
     names: dict[str, Any] = {"torch": torch, "hl": hl}
-    exec(compile(text, name, "exec"), names)
+    exec(compile(text, file, "exec"), names)
     noise = torch.Generator().manual_seed(seed)
-    shapes = ((m, n), (m, n), (n,), (m,))
-    inputs = [torch.randn(shape, generator=noise) for shape in shapes]
-    if rng.random() < 0.25:
+    m, n = shape
+    inputs = [torch.randn(size, generator=noise) for size in ((m, n), (m, n), (n,), (m,))]
+    if turned:
         inputs[1] = torch.randn(n, m, generator=noise).t()
-    kernel = hl.kernel(names[f"kernel{seed}"], static_shapes=static)
-    return Program(text, kernel, (*inputs, rng.randint(0, 5), torch.zeros(m, n), torch.zeros(m)))
+    return Program(text, hl.kernel(names[name], static_shapes=static), (*inputs, k, torch.zeros(m, n), torch.zeros(m)))

@@ -190,3 +190,24 @@ def test_sums_of_sums_have_gradients():
     blocks = kernel.bind((X,)).default_config().block_sizes[-1]
     parts = [slice(at, at + blocks) for at in range(0, 150, blocks)]
     check(kernel, lambda x: sum(x[:, part].sum(1) ** 2 for part in parts), X)
+
+
+@hl.kernel(static_shapes=False)
+def beside_numbers_of_the_launch(x, k):
+    out = torch.empty([x.size(0)])
+    for rows in hl.tile(x.size(0)):
+        v = torch.sin(x[rows, :])
+        if k in (0, 3) or rows.begin > 100:
+            v = v * 0.5
+        out[rows] = torch.tanh(v).amin(-1) * k
+    return out
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_what_is_computed_beside_an_extreme_may_be_a_number_of_the_launch(k):
+    x, up = torch.randn(5, 7, generator=torch.Generator().manual_seed(1)), torch.arange(1.0, 6.0)
+    mine, theirs = (x.clone().requires_grad_() for _ in range(2))
+    (found,) = torch.autograd.grad(beside_numbers_of_the_launch(mine, k), mine, up)
+    expected = torch.tanh(torch.sin(theirs) * (0.5 if k == 3 else 1.0)).amin(-1) * k
+    (wanted,) = torch.autograd.grad(expected, theirs, up)
+    torch.testing.assert_close(found, wanted)

@@ -22,6 +22,7 @@ from tilewright.hl import exc
 from tilewright.hl.grad.maxima import running_maxima
 from tilewright.hl.grad.program import captured
 from tilewright.hl.graph.nodes import Node, Region, Value, operands, walk
+from tilewright.hl.symbols import Sym
 
 Symbol = tuple[int, str]
 
@@ -194,7 +195,7 @@ class _Degrees:
         if node.op in _ZEROS:
             return ZERO
         if node.op in ("full", "scalar_tensor", "full_like"):
-            numbers = [arg for arg in node.args if isinstance(arg, int | float) and not isinstance(arg, bool)]
+            numbers = [arg for arg in node.args if _is_number(arg)]
             return ZERO if numbers[-1:] == [0] else Degree("exp", (), node)
         if node.op == "detach":  # PyTorch's factories end in one; what it is called on keeps its value
             return _operand(node.args[0], env)
@@ -230,7 +231,7 @@ class _Degrees:
             return _times(node, given)
         if op == "div" and plain and given[1].kind in ("exp", "zero") and first.kind in ("exp", "zero"):
             return ZERO if first.kind == "zero" else first + given[1].scaled(-1)
-        if op == "div" and isinstance(node.args[1], int | float) and first.kind == "lin":
+        if op == "div" and _is_number(node.args[1]) and first.kind == "lin":
             return first.scaled(1 / node.args[1])
         if op == "where" and given[0].is_free:
             return _sum(given[1], given[2], node)
@@ -246,10 +247,15 @@ class _Degrees:
         return made if node.args[2] is None else _sum(made, given[2], node)
 
 
+def _is_number(arg: Any) -> bool:
+    """Whether it is a number that is known: sizes, places and numbers of the launch are integers, too."""
+    return isinstance(arg, int | float) and not isinstance(arg, bool | Sym)
+
+
 def _operand(arg: Any, env: Env) -> Degree:
     if isinstance(arg, Value):
         return env.get(arg.id, FREE)
-    return ZERO if type(arg) in (int, float) and arg == 0 else FREE
+    return ZERO if _is_number(arg) and arg == 0 else FREE
 
 
 def _is_constant(degree: Degree) -> bool:
@@ -281,7 +287,7 @@ def _times(node: Node, given: list[Degree]) -> Degree | None:
     left, right = given
     if "zero" in (left.kind, right.kind):
         return ZERO
-    numbers = [arg for arg in node.args if isinstance(arg, int | float)]
+    numbers = [arg for arg in node.args if _is_number(arg)]
     linear = next((one for one in (left, right) if one.kind == "lin" and one.of), None)
     if linear is not None:
         return linear.scaled(float(numbers[0])) if len(numbers) == 1 else None

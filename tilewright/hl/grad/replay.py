@@ -179,7 +179,8 @@ class Replay:
         if watched and node.op != "largest" and node.op not in CONSTANT and node.op != "load":
             raise exc.NotDifferentiable(
                 f"{_NAMES.get(node.op, node.op)} has no gradient",
-                hint="call .detach() on what it is given, if no gradient is meant to flow through it",
+                hint=_INSTEAD.get(node.op, "")
+                + "call .detach() on what it is given, if no gradient is meant to flow through it",
             )
         if node.function is not None:
             args, kwargs = (
@@ -400,4 +401,7 @@ _NAMES = {
     "scaled_product": "hl.dot_scaled",
     "keep": "an accumulator of a block size that the program registers",
     "sort_lanes": "sorting",
+}
+_INSTEAD = {
+    "keep": "reduce each tile in its pass, as in total = total + values.sum(-1), and carry one number a row; or "
 }

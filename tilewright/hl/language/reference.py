@@ -369,6 +369,8 @@ def _positions(entry: Any, extent: int, reading: bool) -> Any:
 
 def _load(tensor: Any, index: Any, extra_mask: Any = None, eviction_policy: Any = None) -> Any:
     indices, inside, shape = _places(tensor, index, reading=True)
+    if not tensor.numel():  # there is no element to stand for those outside
+        return torch.zeros(shape, dtype=tensor.dtype)
     found = tensor[tuple(indices)].expand(shape) if indices else tensor.expand(shape)
     inside = inside if extra_mask is None else inside & extra_mask
     return torch.where(inside, found, torch.zeros((), dtype=found.dtype)).expand(shape)

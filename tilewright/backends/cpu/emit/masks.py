@@ -261,7 +261,7 @@ class Masks:
         varying = [(places, stride) for places, stride in strides if places is not None]
         if len(varying) != 1 or varying[0][0] != tuple(range(lanes)) or varying[0][1] not in (1, -1):
             return None
-        rest = ev.poly(form.constant)
+        rest = ev.bound(form.constant)
         for coord, poly in form.coords.items():
             rest = f.add(rest, f.mul(ev.coord(coord), ev.poly(poly)))
         rest = self._with_row(rest, form.residual)
@@ -314,7 +314,7 @@ class Masks:
         half. What is rounded down there is less than that.
         """
         ev, f = self.ev, self.ev.f
-        rest, own = ev.poly(form.constant), self._stride(form, dim)
+        rest, own = ev.bound(form.constant), self._stride(form, dim)
         for coord, poly in form.coords.items():
             stride = poly.constant
             if stride is None:  # of a loop around the innermost one

@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Atom, Poly
 from tilewright.analysis.axis import ElementFacts
+from tilewright.analysis.bounds import FAR, wide_numbers
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.index import CONST, Coord, Index, base_fields, pattern, sources
 from tilewright.backends.cpu.plan.steps import Buffer
@@ -200,6 +201,18 @@ class Values(ABC):
                 total = self.f.add(total, term)
             found = self.remember(key, total)
         return found
+
+    def bound(self, poly: Poly) -> V:
+        """The value of a polynomial that places are compared with; wide numbers are held where no sum passes 0."""
+        f, wide = self.f, wide_numbers(poly)
+        rest = self.poly(poly - wide)
+        if not wide.terms:
+            return rest
+        total: V = const(I64, 0)
+        for (atom,), scale in wide.terms.items():
+            total = f.intrinsic("sadd.sat" if scale == 1 else "ssub.sat", total, self.poly(Poly({(atom,): 1})))
+        held = f.intrinsic("smax", f.intrinsic("smin", total, const(I64, FAR)), const(I64, -FAR))
+        return f.add(rest, held)
 
     # -- coordinates ---------------------------------------------------------------------------------
 

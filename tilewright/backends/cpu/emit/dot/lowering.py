@@ -61,7 +61,7 @@ class _Source:
         extents = list(self.valid)
         for dim, bounds in enumerate(operand.bounds):
             for bound in bounds:
-                limit = ev.poly(bound)
+                limit = ev.bound(bound)
                 holds = f.icmp("sge", limit, extents[dim])
                 self.whole = f.and_(self.whole, holds)
                 self.rows_whole = self.rows_whole if dim else f.and_(self.rows_whole, holds)

@@ -18,7 +18,7 @@ def choose_place(low: FunctionLowering, detail: DotDetail) -> None:
     direct, extents = const(I1, 1), [const(I64, extent) for extent in detail.direct.shape]
     for dim, bounds in enumerate(place.bounds):
         for bound in bounds:
-            extents[dim] = f.intrinsic("smin", extents[dim], f.intrinsic("smax", ev.poly(bound), const(I64, 0)))
+            extents[dim] = f.intrinsic("smin", extents[dim], f.intrinsic("smax", ev.bound(bound), const(I64, 0)))
     for condition in place.conditions:
         extents = [f.select(ev.scalar(condition), extent, const(I64, 0)) for extent in extents]
     if not detail.direct.parts:
