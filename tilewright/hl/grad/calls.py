@@ -113,7 +113,15 @@ class Differentiated:
             settings = self.kernel.settings
             count = len(self.traces[0].graphs)
             found = [
-                Loop(self.kernel.name, self.traces, at, settings, self._tiles(at, sizes), config, self._closed(config, at))
+                Loop(
+                    self.kernel.name,
+                    self.traces,
+                    at,
+                    settings,
+                    self._tiles(at, sizes),
+                    config,
+                    self._closed(config, at),
+                )
                 for at in range(count)
             ]
             self._loops[config] = found

@@ -126,9 +126,9 @@ def _derived(
         overwritten.rename(region)
         checks.check(region)
         _hold_shifts(region)
-        histories = Histories(tiles.forward)
-        _check_maxima(region, histories)
         sizes = dict(tiles.forward)
+        histories = Histories(sizes)
+        _check_maxima(region, histories)
         while True:
             try:
                 if histories.loops:  # kept pass by pass, in the tiles of the forward pass
@@ -272,7 +272,9 @@ def _settled(
 
     def sizes(axis: Axis) -> int:
         size = owners.part_size(region, axis, adjoint.trace.device.type)
-        return (tiles.blocks or {}).get(axis.id) or (min(axis.within, 1 << size.bit_length() - 1) if axis.within else size)
+        return (tiles.blocks or {}).get(axis.id) or (
+            min(axis.within, 1 << size.bit_length() - 1) if axis.within else size
+        )
 
     program.given = sorted(asked.wanted)[:1] if not program.tensors else []
     kept = {node.args[0].name: node.args[0] for node in walk(region) if node.op == "store"}
