@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tilewright import hl
+from tilewright.hl.trace.tiles import Dividing
 
 X = torch.randn(128, generator=torch.Generator().manual_seed(0))
 
@@ -55,3 +56,41 @@ def test_lanes_that_every_pass_reaches(block, selects):
     assert ("tl.where" in bound.to_code(config)) is selects
     ends = X.view(-1, 32).sum(1).flip(0).cumsum(0).flip(0)
     torch.testing.assert_close(bound.compile_config(config)(X), ends.repeat_interleave(32), rtol=1e-5, atol=1e-5)
+
+
+@hl.kernel
+def from_the_tile_around(x):
+    out = torch.empty_like(x)
+    for columns in hl.tile(x.size(0)):
+        total = hl.zeros([columns])
+        for rows in hl.tile((columns.begin // 32) * 32, x.size(0), block_size=Dividing(32)):
+            reached = columns.index < min(rows.begin // 32 * 32 + 32, x.size(0))
+            total = total + torch.where(reached, hl.zeros([columns]) + x[rows].sum(), 0.0)
+        out[columns] = total
+    return out
+
+
+@pytest.mark.parametrize(
+    ("blocks", "selects"), [([32, 8], False), ([16, 16], False), ([32, 32], False), ([64, 8], True)]
+)
+def test_lanes_that_every_pass_in_a_larger_tile_reaches(blocks, selects):
+    bound, config = from_the_tile_around.bind((X,)), hl.Config(block_sizes=blocks)
+    assert ("tl.where" in bound.to_code(config)) is selects
+    ends = X.view(-1, 32).sum(1).flip(0).cumsum(0).flip(0)
+    torch.testing.assert_close(bound.compile_config(config)(X), ends.repeat_interleave(32), rtol=1e-5, atol=1e-5)
+
+
+@hl.kernel
+def pairs_of_a_tile(x, w):
+    out = torch.empty_like(x)
+    for rows in hl.tile(x.size(0)):
+        out[rows] = (w[rows][:, None] * torch.exp(x[rows][None, :])).sum(1)
+    return out
+
+
+def test_a_tile_along_two_dimensions_is_cut_along_both():
+    x, w = X[:70].clone(), X[30:100].clone()
+    run = pairs_of_a_tile.bind((x, w)).compile_config(hl.Config(block_sizes=[16]))
+    parts = zip(x.split(16), w.split(16), strict=True)
+    expected = torch.cat([(one[:, None] * torch.exp(row[None, :])).sum(1) for row, one in parts])
+    torch.testing.assert_close(run(x, w), expected, rtol=1e-5, atol=1e-5)

@@ -73,6 +73,7 @@ class Axis:
         backward: whether the last tile comes first.
         multiple: a number that divides the block size: the kernel takes so many lanes together.
         least: the smallest block size of which the parts that the kernel makes have lanes.
+        within: a power of two that the block size divides, so that tiles lie in tiles of that size; 0 for any size.
     """
 
     id: int
@@ -91,6 +92,7 @@ class Axis:
     backward: bool = False
     multiple: int = 1
     least: int = 1
+    within: int = 0
 
     @property
     def parts(self) -> list[tuple[int, Atom]]:

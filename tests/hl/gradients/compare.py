@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 
 from tilewright.hl.runtime.gradient_slot import wants
+from tilewright.hl.tune import keys
 
 
 def leaves(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -20,6 +23,13 @@ def _leaf(arg: Any) -> Any:
         copy = torch.empty_strided(arg.shape, arg.stride(), dtype=arg.dtype, device=arg.device)
         return copy.copy_(arg).requires_grad_() if 0 not in arg.stride() else arg.detach().requires_grad_()
     return arg
+
+
+@contextmanager
+def tiles_by_default(size: int) -> Iterator[None]:
+    """Kernels whose tiles nobody chose have such of `size` inside, as far as theirs may be."""
+    with mock.patch.object(keys, "default_blocks", lambda facts: [size] * len(facts.slots)):
+        yield
 
 
 def gradients(function: Callable[..., Any], args: tuple[Any, ...], seed: int = 0) -> list[Any]:

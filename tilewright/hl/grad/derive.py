@@ -15,12 +15,14 @@ from tilewright.hl.dims import Axis
 from tilewright.hl.grad import aliases, checks, degree, in_turn, leaks, overwritten, owners, segments
 from tilewright.hl.grad.adjoint import Adjoint
 from tilewright.hl.grad.broadcasts import narrow
+from tilewright.hl.grad.enclosing import enclose
 from tilewright.hl.grad.exchange import Exchange, Exchanged, Keeping, exchanges
 from tilewright.hl.grad.history import Histories, kept, reads
 from tilewright.hl.grad.kept_types import store_as_read
 from tilewright.hl.grad.maxima import running_maxima
 from tilewright.hl.grad.program import Program, buffer_of
 from tilewright.hl.grad.simplify import histories, simplify
+from tilewright.hl.grad.sizes import Tiles
 from tilewright.hl.grad.summaries import keeping, load_summaries
 from tilewright.hl.grad.text import program_text
 from tilewright.hl.grad.transposed import turn_products
@@ -72,8 +74,7 @@ def derive(
     at: int,
     asked: Asked,
     name: str,
-    blocks: dict[int, int] | None,
-    sizes: dict[int, int],
+    tiles: Tiles,
     is_open: bool = False,
 ) -> Derived:
     """The backward pass of a top-level loop.
@@ -84,8 +85,7 @@ def derive(
         at: number of the loop.
         asked: which gradients, and what may be done for them.
         name: of the kernel that is made.
-        blocks: the sizes of tiles that the user gave, by the number of the axis.
-        sizes: the sizes of tiles in the forward pass, whoever chose them.
+        tiles: those that the backward pass may have.
         is_open: whether sizes are symbols in the traces.
 
     Raises:
@@ -95,10 +95,10 @@ def derive(
     with torch.autograd.graph.saved_tensors_hooks(
         as_they_are, as_they_are
     ):  # those of the caller are for its own tensors
-        first = _derived(traces[0], at, asked, name, blocks, sizes, is_open)
+        first = _derived(traces[0], at, asked, name, tiles, is_open)
         if not leaks.are_possible(first.text + first.forward_text, traces[0]):
             return first
-        second = _derived(traces[1], at, asked, name, blocks, sizes, is_open)
+        second = _derived(traces[1], at, asked, name, tiles, is_open)
     if first.text != second.text:
         pairs = zip(first.text.splitlines(), second.text.splitlines(), strict=False)
         ours = next((line.strip() for line, twin in pairs if line != twin), "")
@@ -116,8 +116,7 @@ def _derived(
     at: int,
     asked: Asked,
     name: str,
-    blocks: dict[int, int] | None,
-    sizes: dict[int, int],
+    tiles: Tiles,
     is_open: bool,
 ) -> Derived:
     graph = traced.graphs[at]
@@ -127,15 +126,19 @@ def _derived(
         overwritten.rename(region)
         checks.check(region)
         _hold_shifts(region)
+        sizes = dict(tiles.forward)
         histories = Histories(sizes)
         _check_maxima(region, histories)
         while True:
             try:
-                first, made = _reversed(traced, region, asked.wanted, histories, blocks or {})
+                if histories.loops:  # kept pass by pass, in the tiles of the forward pass
+                    histories.blocks |= tiles.enclosing
+                first, made = _reversed(traced, region, asked.wanted, histories, tiles)
                 kept = Program(name.replace("_backward", "_forward"), Region(), blocks=sizes, is_open=is_open)
                 forward = _forward(traced, region, first, made, kept) if asked.keeps and not histories.loops else None
+                enclose(made, region.nodes[-1], {} if histories.loops else tiles.enclosing)
                 program = Program(name, made, blocks=sizes, is_open=is_open)
-                derived = _settled(first, made, program, asked, blocks)
+                derived = _settled(first, made, program, asked, tiles)
                 return replace(derived, forward=forward, forward_text=program_text(forward) if forward else "")
             except exc.HistoryNeeded as error:
                 histories.add(error.loop, error)
@@ -173,17 +176,17 @@ def _check_maxima(region: Region, histories: Histories) -> None:
 
 
 def _reversed(
-    traced: Traced, region: Region, wanted: frozenset[str], histories: Histories, blocks: dict[int, int]
+    traced: Traced, region: Region, wanted: frozenset[str], histories: Histories, tiles: Tiles
 ) -> tuple[Adjoint, Region]:
     """The loops of the backward pass, each gradient's contributions still where they arise."""
     before, top = region.nodes[:-1], region.nodes[-1]
     moves = exchanges(owners.expected(region, wanted), top, histories)
-    found = _exchanged(traced, wanted, top, moves, blocks, histories) if moves else None
+    found = _exchanged(traced, wanted, top, moves, tiles, histories) if moves else None
     if found is None:
         first = Adjoint(traced, wanted, histories)
         made = first.derive(top, before)
         moves = exchanges(owners.contributions(made), top, histories)
-        found = _exchanged(traced, wanted, top, moves, blocks, histories) if moves else None
+        found = _exchanged(traced, wanted, top, moves, tiles, histories) if moves else None
         found = found or (first, _clean(first.with_results(made)))
     first, made = found
     if histories.loops:
@@ -226,7 +229,7 @@ def _exchanged(
     wanted: frozenset[str],
     top: Node,
     moves: list[Exchange],
-    blocks: dict[int, int],
+    tiles: Tiles,
     histories: Histories,
 ) -> tuple[Adjoint, Region] | None:
     """The loops of a backward pass where loops change places; None where gradients turn out to flow otherwise."""
@@ -242,7 +245,7 @@ def _exchanged(
     last: Adjoint = first
     for one in moves:
         last = other = Exchanged(traced, wanted, histories, last.next_number())
-        others.append(_clean(other.derive_exchanged(one, top, first.kept, blocks.get(one.axis.id))))
+        others.append(_clean(other.derive_exchanged(one, top, first.kept, tiles.size(one.axis))))
     used = {name for other in others for name in reads(other)}
     body = made.nodes[-1].regions[0]
     body.nodes = [n for n in body.nodes if n.op != "store" or n.args[0].name in used]
@@ -259,7 +262,7 @@ def _settled(
     region: Region,
     program: Program,
     asked: Asked,
-    blocks: dict[int, int] | None,
+    tiles: Tiles,
 ) -> Derived:
     views = frozenset() if asked.ordered else asked.views
     joined = aliases.join(region, owners.contributions(region), views, adjoint.fresh)
@@ -268,7 +271,10 @@ def _settled(
     found = {name: found[name] for name in sorted(found, key=lambda name: name in joined)}  # behind what they are of
 
     def sizes(axis: Axis) -> int:
-        return (blocks or {}).get(axis.id) or owners.part_size(region, axis, adjoint.trace.device.type)
+        size = owners.part_size(region, axis, adjoint.trace.device.type)
+        return (tiles.blocks or {}).get(axis.id) or (
+            min(axis.within, 1 << size.bit_length() - 1) if axis.within else size
+        )
 
     program.given = sorted(asked.wanted)[:1] if not program.tensors else []
     kept = {node.args[0].name: node.args[0] for node in walk(region) if node.op == "store"}

@@ -22,6 +22,7 @@ from tilewright.hl.grad.derive import Asked, Derived, derive, place, tensors_of
 from tilewright.hl.grad.extents import actual, host_numbers
 from tilewright.hl.grad.made import differentiable, kernel_of
 from tilewright.hl.grad.program import Program
+from tilewright.hl.grad.sizes import Tiles
 from tilewright.hl.graph.nodes import walk
 from tilewright.hl.runtime import tracer_slot
 from tilewright.hl.runtime.kernel import Kernel
@@ -263,8 +264,7 @@ class Loop:
         traces: of the kernel, two with other samples.
         at: number of the loop.
         settings: of the kernel.
-        sizes: the sizes of tiles in the forward pass, by the number of the axis.
-        fixed: whether the tiles of the backward pass are as large.
+        tiles: those that the backward pass may have.
         config: of the forward pass.
         closed: where sizes are open in `traces`, gives the same loop with those of the call that runs as constants.
     """
@@ -275,14 +275,12 @@ class Loop:
         traces: tuple[Traced, Traced],
         at: int,
         settings: Settings,
-        sizes: dict[int, int],
-        fixed: bool,
+        tiles: Tiles,
         config: Config,
         closed: Callable[[], Loop] | None = None,
     ) -> None:
         self.name, self.traces, self.at, self.settings = name, traces, at, settings
-        self.config, self.closed = config, closed
-        self.sizes, self.blocks = sizes, sizes if fixed else None
+        self.tiles, self.config, self.closed = tiles, config, closed
         loaded, written = tensors_of(traces[0], at)
         self.writes = overwritten.Writes(traces[0].graphs[at].region)
         self.loaded = {
@@ -465,9 +463,9 @@ class Loop:
             keeps = asked.keeps and not number and not self.writes.held  # the configuration is that of one loop
             may = replace(asked, keeps=keeps)
             with _disable_current_modes():  # of whoever wants to know whether there is one, without data
-                derived = derive(self.traces, self.at, may, name, self.blocks, self.sizes, self._is_open)
+                derived = derive(self.traces, self.at, may, name, self.tiles, self._is_open)
             given = list(self.loaded), list(self.written)
-            config = config_of(derived.program, self.blocks)
+            config = config_of(derived.program, self.tiles.blocks)
             forward = None if derived.forward is None else self._forward_config(derived.forward)
             found = Backward(derived, *given, self.settings, config, self._place(), self.writes, forward)
             if found.forward is not None or any(owner.form == "add" for owner in derived.owners):
@@ -477,7 +475,7 @@ class Loop:
 
     def _forward_config(self, program: Program) -> Config | None:
         """What was chosen for the forward pass, as far as it says the same of one that stores more."""
-        made = config_of(program, self.sizes)
+        made = config_of(program, self.tiles.forward)
         same = {key: self.config[key] for key in ("num_warps", "num_stages", "num_threads") if key in self.config}
         return None if made is None else Config(**{**made.config, **same})
 
@@ -521,7 +519,7 @@ def _kernel(program: Program, text: str, settings: Settings, config: Config | No
     return kernel_of(text, program.name, settings, config, numbers, not program.is_open)
 
 
-def config_of(program: Program, blocks: dict[int, int] | None) -> Config | None:
+def config_of(program: Program, blocks: Mapping[int, int] | None) -> Config | None:
     """The configuration in which tiles are as large as those of the kernel that is differentiated."""
     if blocks is None:
         return None

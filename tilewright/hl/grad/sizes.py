@@ -1,67 +1,127 @@
-"""Whether results depend on how large tiles are: the backward pass must have the same tiles then.
+"""Whether results depend on how large tiles are: the backward pass must have the same tiles then, or smaller ones.
 
-A sum of all passes does not, whatever the tiles; the square of a tile's sum does, and so does what reads where a tile
-begins.
+Where lanes of a tile meet (`lanes`), it must have the same. What reads where a tile begins, or how large it is, needs
+no more than that number: smaller tiles may read it of the tile that they lie in (`enclosing`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.hl.grad.maxima import running_maxima
-from tilewright.hl.graph.nodes import Node, Region, Value, operands, symbols, walk
-from tilewright.hl.symbols import Atom
+from tilewright.hl.dims import Axis
+from tilewright.hl.grad.extents import is_known
+from tilewright.hl.grad.lanes import blocks_of, lanes_meet
+from tilewright.hl.graph.nodes import HostTensor, Node, Region, Subscript, Value, symbols, walk
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of a backward pass.
+
+    Args:
+        forward: their sizes in the forward pass, by the number of the axis.
+        fixed: whether they are as large in the backward pass.
+        enclosing: the sizes of those in which tiles of the backward pass lie, whose numbers they read, by the same.
+    """
+
+    forward: Mapping[int, int]
+    fixed: bool = False
+    enclosing: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def blocks(self) -> Mapping[int, int] | None:
+        """The sizes of tiles, if they are those of the forward pass."""
+        return self.forward if self.fixed else None
+
+    def size(self, axis: Axis) -> int | None:
+        """How large the tiles of an axis are of which the forward pass read numbers; None where they are free."""
+        own = axis.block if type(axis.block) is int else None
+        return (self.blocks or self.enclosing).get(axis.id, own)
+
+
+def tiles_of_backward(region: Region, whole: Region, forward: Mapping[int, int]) -> Tiles:
+    """The tiles that the backward pass of a top-level loop may have.
+
+    Args:
+        region: the loop as it is compiled: nothing in it is a composite of PyTorch's.
+        whole: the loop as it is differentiated.
+        forward: the sizes of tiles in the forward pass, by the number of the axis.
+    """
+    read = numbers_read(whole)
+    enclosing = {} if read is None else {axis: forward[axis] for axis in read}
+    powers = all(size & (size - 1) == 0 for size in enclosing.values())
+    if read is None or not powers or lanes_meet(region):
+        return Tiles(forward, fixed=True)
+    return Tiles(forward, enclosing=enclosing)
 
 
 def depend_on_tiles(region: Region) -> bool:
     """Whether what a top-level loop stores may depend on the sizes of its tiles."""
-    axes = [axis for node in walk(region) for axis in node.kwargs.get("axes", ())]
-    sized = {axis.id for axis in axes if axis.kind != "grid" and not (type(axis.block) is int and axis.block == 1)}
-    return any(_reads_tiles(node, sized) for node in walk(region)) or _Lanes(region).are_mixed()
+    sized = {axis.id for axis in _axes(region)}
+    return any(_read(node) & sized for node in walk(region)) or lanes_meet(region)
 
 
-def _reads_tiles(node: Node, sized: set[int]) -> bool:
-    """Whether a node uses where a tile of one of the axes in `sized` begins, or how large it is."""
+def _axes(region: Region) -> Iterator[Axis]:
+    """The axes whose tiles have a size to choose."""
+    axes = (axis for node in walk(region) for axis in node.kwargs.get("axes", ()))
+    return (axis for axis in axes if axis.kind != "grid" and not (type(axis.block) is int and axis.block == 1))
+
+
+def numbers_of(node: Node) -> Any:
+    """What a node holds in which the numbers of a tile are numbers: others are extents."""
     if node.op in ("load", "store") or node.op.startswith("atomic"):
-        found = symbols([part for entry in node.args[1] for part in (entry.what, entry.offset)])
-    elif node.op in ("sym", "compare", "loop"):
-        found = symbols((node.args, {key: node.kwargs[key] for key in ("begin", "end") if key in node.kwargs}))
-    else:
+        return [part for entry in node.args[1] for part in (entry.what, entry.offset)]
+    if node.op in ("sym", "compare"):
+        return node.args
+    return [node.kwargs[key] for key in ("begin", "end") if key in node.kwargs] if node.op == "loop" else ()
+
+
+def _read(node: Node) -> set[int]:
+    """The axes of which a node uses where a tile begins, how large it is, or how much of it is valid."""
+    return _named(numbers_of(node), ("begin", "block", "valid"))
+
+
+def _named(tree: Any, kinds: tuple[str, ...]) -> set[int]:
+    return {int(atom.key) for symbol in symbols(tree) for atom in symbol.atoms() if atom.kind in kinds}
+
+
+def numbers_read(region: Region) -> set[int] | None:
+    """The axes of the grid of a top-level loop of whose tiles it reads numbers, where nothing else of it depends on how
+    large these tiles are; None where something may."""
+    free = {axis.id: axis for axis in _axes(region) if type(axis.block) is not int}
+    read = [free[axis] for node in walk(region) for axis in _read(node) & free.keys()]
+    grid = region.nodes[-1].kwargs["axes"]
+    if not all(axis in grid and _has_tiles_inside(axis) for axis in read):
+        return None
+    if not all(_reads_numbers_alone(node, axis) for axis in {*read} for node in walk(region)):
+        return None
+    return {axis.id for axis in read}
+
+
+def _has_tiles_inside(axis: Axis) -> bool:
+    """Whether each tile of an axis may be cut into several that begin where it does or later."""
+    free = axis.kind == "tile" and axis.block is None and axis.shared is None and axis.multiple == 1
+    return free and is_known(axis.begin)
+
+
+def _reads_numbers_alone(node: Node, axis: Axis) -> bool:
+    """Whether a node is the same for the parts of a tile, but for lanes: what it changes has one element for each."""
+    if axis.id in _named(numbers_of(node), ("valid",)):
         return False
-    return any(atom.kind in ("block", "begin") and atom.key in sized for symbol in found for atom in symbol.atoms())
+    if not node.args or not isinstance(node.args[0], HostTensor):
+        rest = () if node.op in ("sym", "compare", "loop") else (node.args, node.kwargs)
+        return axis.id not in _named(rest, ("begin", "valid"))
+    dims = node.kwargs.get("dims") or (node.out.dims if node.outs else ())
+    entries: list[Subscript] = node.args[1]
+    slices = [entry.at for entry in entries if entry.kind == "slice" and entry.at is not None]
+    if any(axis.size in blocks_of([dims[at]]) for at in slices):
+        return False  # as many as a tile has, from where it begins
+    return node.op == "load" or any(_is_along(entry, axis) for entry in entries)
 
 
-class _Lanes:
-    """Follows what is computed of all lanes of a tile to what sums or compares it over all passes."""
-
-    def __init__(self, region: Region) -> None:
-        self.region = region
-        self.users: dict[int, list[Node]] = {}
-        self.maxima: set[int] = set()
-        for node in walk(region):
-            for value in operands(node):
-                self.users.setdefault(value.id, []).append(node)
-            if node.op == "loop":
-                self.maxima |= {value.id for value in running_maxima(node).values()}
-
-    def are_mixed(self) -> bool:
-        """Whether anything but a sum or a maximum over all passes is made of the lanes of a tile together."""
-        mixed = [node for node in walk(self.region) if not node.regions and node.outs and _gone(node)]
-        return any(not self._is_summed(out) for node in mixed for out in node.outs)
-
-    def _is_summed(self, value: Value) -> bool:
-        return all(self._adds(user) for user in self.users.get(value.id, ()))
-
-    def _adds(self, user: Node) -> bool:
-        if user.op == "add":
-            return self._is_summed(user.out)
-        return user.op == "atomic_add" or (bool(user.outs) and user.outs[0].id in self.maxima)
-
-
-def _gone(node: Node) -> set[Any]:
-    """The tiles of which an operation combines the lanes."""
-    return _tiles(operands(node)) - _tiles(node.outs) if node.op != "load" else set()
-
-
-def _tiles(values: list[Value]) -> set[Atom]:
-    return {atom for value in values for dim in value.dims for atom in dim.atoms if atom.kind == "block"}
+def _is_along(entry: Subscript, axis: Axis) -> bool:
+    if isinstance(entry.what, Value):
+        return axis.size in blocks_of(entry.what.dims)
+    return bool(entry.kind == "tile" and entry.what == axis.id)

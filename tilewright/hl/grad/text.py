@@ -31,6 +31,10 @@ _INFIX |= {"ge": ">=", "bitwise_and": "&", "bitwise_or": "|"}
 _RESHAPED = frozenset(("view", "_unsafe_view", "_reshape_alias"))
 _WHERE = frozenset(("device", "layout", "pin_memory", "memory_format", "implicit", "non_blocking"))
 _LONGEST = 90  # of an expression that stands inside another one
+_OWN = {
+    "sort_lanes": "from tilewright.hl.rows.gather import sort_lanes\n",
+    "Dividing": "from tilewright.hl.trace.tiles import Dividing\n",
+}
 _HEAD = "import torch\n\nfrom tilewright import hl\n\n\n"
 
 
@@ -54,7 +58,7 @@ def program_text(program: Program) -> str:
     ]
     text = "\n".join(body)
     head = "from math import inf, nan\n\n" if re.search(r"\b(inf|nan)\b", text) else ""
-    own = "from tilewright.hl.rows.gather import sort_lanes\n" if "sort_lanes(" in text else ""
+    own = "".join(line for name, line in _OWN.items() if f"{name}(" in text)
     return head + _HEAD.replace("import hl\n", f"import hl\n{own}") + "\n".join(lines) + "\n"
 
 
@@ -75,7 +79,7 @@ class _Writer:
             "hl",
             "inf",
             "nan",
-            "sort_lanes",
+            *_OWN,
             *keyword.kwlist,
         }
         self.uses, self.inside = uses(program.region), 0
@@ -181,7 +185,8 @@ class _Writer:
         if kind == "jagged":
             return _ordered(axes, f"hl.jagged_tile({self.value(axes[0].parent)})")
         begins, ends = ([self.value(item) for item in node.kwargs[key]] for key in ("begin", "end"))
-        known = [self.value(axis.block) for axis in axes]
+        inside = (f"Dividing({axis.within})" if axis.within and axis.block is None else "" for axis in axes)
+        known = [text or self.value(axis.block) for text, axis in zip(inside, axes, strict=True)]
         join = (lambda items: items[0]) if len(axes) == 1 else (lambda items: f"[{', '.join(items)}]")
         parts = [join(ends)] if all(begin == "0" for begin in begins) else [join(begins), join(ends)]
         if kind == "tile" and any(text != "None" for text in known):

@@ -24,6 +24,7 @@ from tilewright.hl import exc
 from tilewright.hl.constexpr import in_kernels, plain
 from tilewright.hl.language.reference_tiles import LOCAL, RefBlock, RefIndex, RefTile, running
 from tilewright.hl.trace.rounded import RoundedUp, in_references
+from tilewright.hl.trace.tiles import Dividing
 
 
 class Reference:
@@ -150,7 +151,8 @@ def _tile(begin_or_end: Any, end_or_none: Any = None, /, block_size: Any = None)
     if not reference.has_loops:
         return []
     begins, ends, several = _ranges(begin_or_end, end_or_none)
-    given = list(block_size) if isinstance(block_size, list | tuple) else [block_size] * len(ends)
+    several_sizes = list(block_size) if isinstance(block_size, list | tuple) else [block_size] * len(ends)
+    given = [None if isinstance(size, Dividing) else size for size in several_sizes]
     chosen = reference.sizes(sys._getframe(2).f_lineno, len(ends))
     sizes = [int(own) if own is not None else size for own, size in zip(given, chosen, strict=True)]
     parts = [list(tiles_of(begin, end, size)) for begin, end, size in zip(begins, ends, sizes, strict=True)]

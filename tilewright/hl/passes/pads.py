@@ -30,8 +30,10 @@ class PadState:
         return self._known.get((value.id, atom), UNKNOWN)
 
     def put(self, value: Value, atom: Atom, known: Any) -> None:
-        """Write down what the lanes of `value` that `atom` masks hold."""
-        self._known[value.id, atom] = known
+        """Write down what the lanes of `value` that `atom` masks hold: nothing of a tile along two dimensions, of which
+        an operand may have had one."""
+        along = sum(dim.atoms.count(atom) for dim in value.dims)
+        self._known[value.id, atom] = known if along < 2 else UNKNOWN
 
 
 def place_pads(region: Region, decision: Decision) -> None:

@@ -7,6 +7,7 @@ for tile_m in hl.tile((tile_n.begin // 64) * 64, 2048, block_size=64):
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from tilewright.hl.dims import Axis
@@ -85,29 +86,30 @@ def _least(value: Any, decision: Decision, depth: int = 4) -> float:
         return float(value)
     rising = [(atom, factor) for atom, factor in value.terms.items() if factor > 0]
     atom, factor = next(iter(rising or value.terms.items()))
-    bound = (_low if factor > 0 else _high)(atom, factor, decision)
-    if bound is None or not depth:
-        return -math.inf
-    return _least(value - Sym.of(atom) * factor + bound, decision, depth - 1)
+    bounds = (_lows if factor > 0 else _highs)(atom, factor, decision) if depth else ()
+    rest = value - Sym.of(atom) * factor
+    return max((_least(rest + bound, decision, depth - 1) for bound in bounds), default=-math.inf)
 
 
-def _low(atom: Atom, factor: int, decision: Decision) -> Any:
+def _lows(atom: Atom, factor: int, decision: Decision) -> Iterator[Any]:
     """What a positive multiple of an atom is at least."""
     if atom.kind == "begin":
         begin = decision.axes[int(atom.key)].begin
-        return None if isinstance(begin, Value) else substitute(begin, decision.number) * factor
+        if not isinstance(begin, Value):
+            yield substitute(begin, decision.number) * factor
     if atom.kind == "op" and atom.key == "//" and type(atom.args[1]) is int and atom.args[1] > 0:
         whole, by = atom.args
         if factor % by == 0:
             rest = by - math.gcd(by, decision.divisor(whole))
-            return (substitute(whole, decision.number) - rest) * (factor // by)
-    return None
+            yield (substitute(whole, decision.number) - rest) * (factor // by)
+        own = whole.atom if isinstance(whole, Sym) else None
+        for least in _lows(own, 1, decision) if own is not None else ():
+            yield least // by * factor
 
 
-def _high(atom: Atom, factor: int, decision: Decision) -> Any:
+def _highs(atom: Atom, factor: int, decision: Decision) -> Iterator[Any]:
     """What a negative multiple of an atom is at least: whole tiles end in their loop."""
     axis = decision.axes[int(atom.key)] if atom.kind == "begin" else None
-    if axis is None or isinstance(axis.end, Value) or isinstance(axis.begin, Value):
-        return None
-    last = decision.block(axis) if not decision.masked(axis.size) else 1
-    return substitute(axis.end - last, decision.number) * factor
+    if axis is not None and not isinstance(axis.end, Value) and not isinstance(axis.begin, Value):
+        last = decision.block(axis) if not decision.masked(axis.size) else 1
+        yield substitute(axis.end - last, decision.number) * factor

@@ -26,7 +26,7 @@ from tilewright.hl.trace.numbers import Number
 from tilewright.hl.trace.offsets import is_wide, range_is_wide
 from tilewright.hl.trace.state import Trace, raw_shape
 from tilewright.hl.trace.statements import Interpreter
-from tilewright.hl.trace.tiles import Range, Tile
+from tilewright.hl.trace.tiles import Dividing, Range, Tile
 from tilewright.hl.trace.unchanged import Outside
 
 
@@ -124,8 +124,12 @@ def _open(
     begins, ends = bounds
     axes: list[Axis] = []
     for at, name in enumerate(names):
-        block = _block(trace, name, items.block[at])
-        axis = trace.add_axis(name, items.kind, begins[at], ends[at], block, top)
+        given = items.block[at]
+        within = given.size if isinstance(given, Dividing) else 0
+        axis = trace.add_axis(
+            name, items.kind, begins[at], ends[at], None if within else _block(trace, name, given), top
+        )
+        axis.within = within
         if axis.shared is not None and (trace.axis_of(axis.size) or any(axis.size == one.size for one in axes)):
             raise exc.NestedDeviceLoopsConflict(
                 f"{name} has the block size of a loop around it: tiles of the two could not be told apart",

@@ -104,6 +104,17 @@ class Tile(int):
         return self.axis.name if type(self.offset) is int and self.offset == 0 else f"{self.axis.name} + {self.offset}"
 
 
+@dataclass(frozen=True)
+class Dividing:
+    """In the place of a block size: the configuration chooses one that divides another, so tiles lie in tiles of that.
+
+    Args:
+        size: the other one, a power of two.
+    """
+
+    size: int
+
+
 _OWN_FRAMES = frozenset(("<module>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>"))  # of a kernel's text
 
 
@@ -115,7 +126,7 @@ class Range:
         kind: "tile", "grid" or "jagged".
         begin: first indices, one per range.
         end: indices behind the last.
-        block: block sizes; None where the configuration chooses.
+        block: block sizes; None, or `Dividing`, where the configuration chooses.
         several: whether the loop variable is a sequence.
         places: (first index, step) of each range of a grid whose loop counts its passes; empty where it counts indices.
         backward: whether the last pass comes first.

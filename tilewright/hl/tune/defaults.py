@@ -200,6 +200,7 @@ class _Chooser:
         known = length(axis)
         if known is not None:
             size = min(size, 1 << max(0, known - 1).bit_length())
+        size = min(size, axis.within or size)
         return self.sizes.setdefault(axis.size, 1 << max(0, size.bit_length() - 1))
 
     def _shared(self, axis: Axis, size: int) -> int:

@@ -106,7 +106,7 @@ class BlockSizes(ListKey):
         axis = facts.slots[at]
         low, high = bounds(axis)
         low = 1 << (max(low, axis.least) - 1).bit_length()
-        high = max(low, high)
+        high = max(low, min(high, axis.within or high))
         if axis.size in uncut_sizes(facts):
             high = max(low, min(high, dividing(facts, axis)))
         if facts.machine.kind != "cpu" and axis.size in product_sizes(facts):
@@ -130,6 +130,11 @@ class BlockSizes(ListKey):
                 hint=f"block sizes are integers from {low} to {high}",
             )
         check_multiple(axis, value)
+        if axis.within % value:
+            raise exc.InvalidConfig(
+                f"the block size of {axis.name} is {value}, and its tiles lie in tiles of {axis.within}",
+                hint=f"block sizes of {axis.name} divide {axis.within}",
+            )
         return value
 
 

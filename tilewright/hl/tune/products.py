@@ -146,7 +146,8 @@ class TileModel:
 
     def _sizes(self, atom: Atom, largest: int) -> list[int]:
         known = self.length(self.axes[atom]) or DYNAMIC
-        most = min(largest, max(16, 1 << (known - 1).bit_length()))
+        within = self.axes[atom].within or largest
+        most = min(largest, max(16, min(1 << (known - 1).bit_length(), within)))
         return [1 << power for power in range(most.bit_length() - 1, 3, -1)]
 
     def _depths(self, wide: Mapping[Atom, int]) -> dict[Atom, int]:
