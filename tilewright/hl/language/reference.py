@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from tilewright.hl import exc
 from tilewright.hl.constexpr import in_kernels, plain
 from tilewright.hl.language.reference_tiles import LOCAL, RefBlock, RefIndex, RefTile, running
+from tilewright.hl.rows.dtypes import held
 from tilewright.hl.trace.rounded import RoundedUp, in_references
 
 
@@ -369,6 +370,7 @@ def _positions(entry: Any, extent: int, reading: bool) -> Any:
 
 def _load(tensor: Any, index: Any, extra_mask: Any = None, eviction_policy: Any = None) -> Any:
     indices, inside, shape = _places(tensor, index, reading=True)
+    tensor = tensor if held(tensor.dtype) == tensor.dtype else tensor.view(held(tensor.dtype))
     found = tensor[tuple(indices)].expand(shape) if indices else tensor.expand(shape)
     inside = inside if extra_mask is None else inside & extra_mask
     return torch.where(inside, found, torch.zeros((), dtype=found.dtype)).expand(shape)
