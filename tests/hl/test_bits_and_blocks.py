@@ -150,7 +150,7 @@ def test_comparisons_of_block_sizes_on_the_host(marked):
         assert "  if " not in bound.to_code().split("def kernel(")[0]
 
 
-def test_a_number_for_a_block_size_is_refused_with_what_to_write():
+def test_a_number_for_a_block_size_is_refused_with_what_to_write_where_a_tile_is_cut():
     @hl.kernel
     def added(x):
         out = torch.empty_like(x)
@@ -167,4 +167,5 @@ def test_a_number_for_a_block_size_is_refused_with_what_to_write():
 
     for kernel in (added, stored):
         with pytest.raises(hl.exc.Error, match=r"write t\.block_size for 8"):
-            kernel(torch.zeros(16))
+            kernel(torch.zeros(20))
+        assert torch.equal(kernel(torch.zeros(16)), torch.arange(8.0).repeat(2))

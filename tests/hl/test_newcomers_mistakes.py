@@ -299,6 +299,15 @@ def beyond_its_dimensions(x):
 
 
 @hl.kernel
+def more_subscripts_than_dimensions(x):
+    out = torch.empty_like(x)
+    for tile in hl.tile(x.size(0)):
+        first = x[0]
+        out[tile] = x[tile] * first[:, None]  # here
+    return out
+
+
+@hl.kernel
 def sum_from_a_number(x):
     out = torch.empty_like(x)
     for rows in hl.tile(x.size(0)):
@@ -346,6 +355,7 @@ def misspelt_keyword(x):
     ("kernel", "kind", "instead"),
     [
         (beyond_its_dimensions, hl.exc.RankMismatch, "counted from 0"),
+        (more_subscripts_than_dimensions, hl.exc.RankMismatch, "remove subscripts"),
         (sum_from_a_number, hl.exc.ShapeMismatch, "hl.zeros("),
         (shape_without_brackets, hl.exc.InvalidAPIUsage, "one list"),
         (loop_over_a_tile, hl.exc.TorchOpTracingError, "hl.grid"),

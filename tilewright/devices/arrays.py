@@ -40,6 +40,7 @@ ELEMENT_TYPES = {
     "float8_e4m3fnuz": "fp8e4b8",
     "float8_e5m2fnuz": "fp8e5b16",
     "float8_e4m3b11fnuz": "fp8e4b15",
+    "float4_e2m1fn_x2": "u8",  # bytes of two values
 }
 _names_of: dict[Any, str] = {}  # dtype object: signature type
 _mentioned: list[str] = []  # the argument of which was said that it requires a gradient

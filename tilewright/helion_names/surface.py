@@ -41,7 +41,6 @@ _SEARCH = "searches are chosen with autotune_effort and kernel.autotune; Helion'
 _CACHE = "the best configuration is kept in one file per question (get_cached_path); skip_cache turns that off"
 _HANDOFF = "handing a search to an agent is a tool of Helion's own"
 _DEVICES = "kernels of Tilewright see the memory of one device: send with torch.distributed between kernels"
-_UNPACK = "unpack with shifts and hl.join, as examples/hl/int4.py does"
 _AOT = "the table beside the source tells calls apart by their sizes (docs/tuning.md)"
 _AHEAD = "`shapes=` declares arguments; `kernel.aot()` or `tilewright tuned ahead` writes the table beside the source"
 _SKIPS = "decorators of tests"
@@ -63,8 +62,9 @@ ROWS = (
     Row(
         "helion.language", WORKS, "tilewright.hl.language",
         "ConstExpr StackTensor Tile arange associative_scan atomic_add atomic_and atomic_cas atomic_max atomic_min "
-        "atomic_or atomic_xchg atomic_xor barrier breakpoint constexpr cumprod cumsum device_print dot dot_scaled full "
-        "grid inline_asm_elementwise inline_triton jagged_tile join load rand rand4x randint reduce "
+        "atomic_or atomic_xchg atomic_xor barrier breakpoint constexpr cumprod cumsum device_print dot dot_scaled "
+        "float4_e2m1fn_x2_to_float32 full grid inline_asm_elementwise inline_triton jagged_tile join load "
+        "load_bfloat16_x16_to_float16 load_float4_e2m1fn_x16_to_float16 rand rand4x randint reduce "
         "register_block_size register_tunable specialize split stacktensor_like static_range store subscript tile "
         "tile_begin tile_block_size tile_end tile_id tile_index triton_kernel zeros",
     ),
@@ -73,10 +73,6 @@ ROWS = (
     ),
     Row("helion.language", REFUSED, "", "AsyncCopyDescriptor make_async_remote_copy remote_barrier", _DEVICES),
     Row("helion.language", REFUSED, "", "ProcessGroupName", _DEVICES),
-    Row(
-        "helion.language", REFUSED, "",
-        "float4_e2m1fn_x2_to_float32 load_bfloat16_x16_to_float16 load_float4_e2m1fn_x16_to_float16", _UNPACK,
-    ),
     # --- helion.runtime ----------------------------------------------------------------------------
     Row("helion.runtime", WORKS, "tilewright.hl", "BoundKernel Config Kernel RefMode Settings kernel"),
     Row("helion.runtime", WORKS, "tilewright.helion_names.runtime", "get_num_sm get_num_xcd"),

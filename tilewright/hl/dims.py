@@ -105,6 +105,11 @@ class Axis:
         return self.shared or _atom("block", self.id, self.prime)
 
     @property
+    def is_even(self) -> bool:
+        """Whether its block size is a number to the trace, as no tile is cut: extents of tiles are that number."""
+        return type(self.block) is int and self.prime == self.block
+
+    @property
     def valid(self) -> Atom:
         """How many lanes of the current tile are valid."""
         return _atom("valid", self.id, self.prime)

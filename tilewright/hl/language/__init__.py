@@ -21,6 +21,12 @@ from tilewright.hl.language.debug import breakpoint, device_print
 from tilewright.hl.language.inline import inline_asm_elementwise, inline_triton, triton_kernel
 from tilewright.hl.language.loops import grid, jagged_tile, static_range, tile
 from tilewright.hl.language.memory import load, store
+from tilewright.hl.language.packed import FUNCTIONS as _ANYWHERE
+from tilewright.hl.language.packed import (
+    float4_e2m1fn_x2_to_float32,
+    load_bfloat16_x16_to_float16,
+    load_float4_e2m1fn_x16_to_float16,
+)
 from tilewright.hl.language.products import dot, dot_scaled
 from tilewright.hl.language.random import rand, rand4x, randint
 from tilewright.hl.language.reduce import associative_scan, cumprod, cumsum, reduce
@@ -64,6 +70,7 @@ __all__ = [
     "device_print",
     "dot",
     "dot_scaled",
+    "float4_e2m1fn_x2_to_float32",
     "full",
     "grid",
     "inline_asm_elementwise",
@@ -71,6 +78,8 @@ __all__ = [
     "jagged_tile",
     "join",
     "load",
+    "load_bfloat16_x16_to_float16",
+    "load_float4_e2m1fn_x16_to_float16",
     "make_async_remote_copy",
     "pdl_launch_dependents",
     "pdl_wait",
@@ -101,7 +110,7 @@ __all__ = [
 for _name, _function in list(globals().items()):
     if _name in __all__ and isinstance(_function, FunctionType):
         globals()[_name] = either(
-            _name, _function, (_PLAIN | _ON_VALUES).get(_name)
+            _name, _function, (_PLAIN | _ON_VALUES | _ANYWHERE).get(_name)
         )  # a kernel may run as plain Python
 
 _GONE = {

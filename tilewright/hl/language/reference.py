@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from tilewright.hl import exc
 from tilewright.hl.constexpr import in_kernels, plain
 from tilewright.hl.language.reference_tiles import LOCAL, RefBlock, RefIndex, RefTile, running
+from tilewright.hl.rows.dtypes import held
 from tilewright.hl.trace.rounded import RoundedUp, in_references
 from tilewright.hl.trace.tiles import Dividing
 
@@ -371,6 +372,7 @@ def _positions(entry: Any, extent: int, reading: bool) -> Any:
 
 def _load(tensor: Any, index: Any, extra_mask: Any = None, eviction_policy: Any = None) -> Any:
     indices, inside, shape = _places(tensor, index, reading=True)
+    tensor = tensor if held(tensor.dtype) == tensor.dtype else tensor.view(held(tensor.dtype))
     if not tensor.numel():  # there is no element to stand for those outside
         return torch.zeros(shape, dtype=tensor.dtype)
     found = tensor[tuple(indices)].expand(shape) if indices else tensor.expand(shape)

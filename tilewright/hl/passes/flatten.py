@@ -25,7 +25,7 @@ _LIMIT = 2**31
 def flattens(loop: Node) -> bool:
     """Whether the ranges of a loop can be taken as one."""
     axes: list[Axis] = loop.kwargs["axes"]
-    if any(axis.kind != "tile" or type(axis.begin) is not int or axis.begin for axis in axes):
+    if any(axis.kind != "tile" or axis.is_even or type(axis.begin) is not int or axis.begin for axis in axes):
         return False
     if not all(isinstance(axis.end, int) for axis in axes):
         return False

@@ -112,9 +112,9 @@ def _is_chunkable(node: Node, dim: Dim) -> bool:
 
 def _has_chunks(entry: Subscript, node: Node, dim: Dim) -> bool:
     dims = accessed(node)
-    if entry.kind != "slice" or entry.at is None or dims[entry.at] != dim:
+    if entry.kind not in ("slice", "tile") or entry.at is None or dims[entry.at] != dim:
         return True
-    return entry.step == 1
+    return entry.kind == "slice" and entry.step == 1
 
 
 def _keeps(node: Node, row: View, dim: Dim) -> bool:

@@ -25,6 +25,11 @@ NAMES: dict[Any, str] = {
 }
 
 
+def held(dtype: torch.dtype) -> torch.dtype:
+    """The type as which a tile has the elements of a tensor: pairs of four bits are bytes, which `hl` takes apart."""
+    return torch.uint8 if dtype is torch.float4_e2m1fn_x2 else dtype
+
+
 def opmath(dtype: torch.dtype) -> Any:
     """The type in which PyTorch computes an operation whose result is `dtype`."""
     return torch.float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype

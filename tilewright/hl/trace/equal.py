@@ -17,6 +17,7 @@ from typing import Any
 from tilewright.hl.dims import Dim
 from tilewright.hl.symbols import Sym, is_chosen, same, show, substitute
 from tilewright.hl.trace.divided import divide_for_equal
+from tilewright.hl.trace.even import even_for_equal
 from tilewright.hl.trace.rounded import RoundUp, rows_of
 from tilewright.hl.trace.state import Fixed, Restart, Trace
 
@@ -41,6 +42,7 @@ def equate(trace: Trace, one: int, other: int) -> None:
     sizes = [trace.factors.size(extent) for extent in (one, other)]
     open_sizes = [size for size in sizes if isinstance(size, Sym)]
     if one != other:
+        even_for_equal(trace, *sizes)
         divide_for_equal(trace, *sizes)
         _round_up(trace, *sizes)
         _round_up(trace, *reversed(sizes))

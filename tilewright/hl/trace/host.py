@@ -26,6 +26,7 @@ from tilewright.hl.trace.call_effects import Effects, effects_of
 from tilewright.hl.trace.choices import Choices
 from tilewright.hl.trace.divided import Divided
 from tilewright.hl.trace.equal import Equal, take_for_one
+from tilewright.hl.trace.even import Even
 from tilewright.hl.trace.messages import named
 from tilewright.hl.trace.modes import DispatchMode, FunctionMode
 from tilewright.hl.trace.numbers import OPERATIONS, Number, combined
@@ -104,6 +105,7 @@ class _Request:
     equal: dict[str, str] = field(default_factory=dict)
     fixed: dict[str, int] = field(default_factory=dict)
     multiples: dict[str, int] = field(default_factory=dict)
+    even: set[str] = field(default_factory=set)
     rounds: bool = False
     floats: bool = True
     integers: bool = False
@@ -253,6 +255,8 @@ def _settled(request: _Request, round: int) -> Traced:
             request = replace(request, rounds=True)
         except Divided as block:
             request.multiples[block.block] = math.lcm(request.multiples.get(block.block, 1), block.by)
+        except Even as found:
+            request.even.update(found.blocks)
         except Fixed as found:
             request.fixed[request.equal.get(found.text, found.text)] = found.value
         except _Refused as refused:
@@ -301,7 +305,7 @@ def _trace(request: _Request, sampling: Sampling) -> Traced:
     trace.reference = not request.whole and request.options.ref_mode is not RefMode.OFF
     trace.guards = [(f"{left} == {right}", True) for right, left in request.equal.items()]
     trace.fixed, trace.multiples = request.fixed, request.multiples
-    trace.rounds = request.rounds
+    trace.rounds, trace.even = request.rounds, request.even
     trace.guards += request.fixed.items()
     tensors = [read for read in request.outside if isinstance(read.value, torch.Tensor)]
     trace.outside = {id(read.value): read for read in tensors}

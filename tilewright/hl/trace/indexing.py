@@ -81,18 +81,33 @@ def _broadcasts(tensors: list[Any]) -> bool:
 
 def _expanded(trace: Trace, host: HostTensor, index: Any) -> list[Any]:
     entries = list(index) if isinstance(index, tuple | list) else [index]
-    used = sum(1 for entry in entries if entry is not None and entry is not Ellipsis)
     rank = len(host.shape)
-    if used > rank:
-        raise exc.RankMismatch(
-            f"{host.text} has {rank} dimensions and is subscripted with {used} indices",
-            hint="remove subscripts, or use None where a new dimension of 1 is meant",
-        )
+    used = subscripts_of(host.text, rank, entries)
     dots = next((at for at, entry in enumerate(entries) if entry is Ellipsis), None)
     rest = [slice(None)] * (rank - used)
     if dots is None:
         return entries + rest
     return entries[:dots] + rest + entries[dots + 1 :]
+
+
+def subscripts_of(text: str, rank: int, entries: list[Any]) -> int:
+    """How many dimensions are subscripted.
+
+    Args:
+        text: what is subscripted, for the message.
+        rank: how many dimensions it has.
+        entries: the subscripts.
+
+    Raises:
+        RankMismatch: they are more than there are.
+    """
+    used = sum(1 for entry in entries if entry is not None and entry is not Ellipsis)
+    if used > rank:
+        raise exc.RankMismatch(
+            f"{text} has {rank} dimensions and is subscripted with {used} indices",
+            hint="remove subscripts, or use None where a new dimension of 1 is meant",
+        )
+    return used
 
 
 def _entry(trace: Trace, made: Access, entry: Any, extent: Any) -> Subscript:

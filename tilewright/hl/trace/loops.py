@@ -16,10 +16,12 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
 from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value, has_effect
+from tilewright.hl.rows.dtypes import held
 from tilewright.hl.symbols import Sym, same, substitute
 from tilewright.hl.trace import aliases, carried
 from tilewright.hl.trace.arguments import strides_of
 from tilewright.hl.trace.equal import equate_dims
+from tilewright.hl.trace.even import hold_even
 from tilewright.hl.trace.kept import is_cut, keep
 from tilewright.hl.trace.messages import type_text
 from tilewright.hl.trace.numbers import Number
@@ -93,7 +95,7 @@ def register_hosts(trace: Trace, variables: dict[str, Any]) -> None:
 def _host_tensor(trace: Trace, tensor: torch.Tensor, name: str, text: str) -> HostTensor:
     shape = tuple(trace.factors.size(extent) for extent in raw_shape(tensor))
     stride = strides_of(trace, tensor, name, text)
-    return HostTensor(name, text, shape, stride, tensor.dtype, is_wide(trace, text, shape))
+    return HostTensor(name, text, shape, stride, held(tensor.dtype), is_wide(trace, text, shape))
 
 
 # --- axes ------------------------------------------------------------------------------------------------
@@ -139,6 +141,7 @@ def _open(
         axis.parent = trace.lift(items.end[at]) if items.kind == "jagged" else None
         axis.backward = items.backward and not top  # the tiles of a grid have no order
         trace.bounds[axis.id] = items.begin[at], items.end[at]
+        hold_even(trace, axis)
         axes.append(axis)
     return Node("loop", (), {"axes": axes, "begin": begins, "end": ends}, node.lineno), axes
 

@@ -9,6 +9,7 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.rows.gather import lanes, positions, static_extent, take
 from tilewright.hl.trace.divided import sliced
+from tilewright.hl.trace.indexing import subscripts_of
 from tilewright.hl.trace.state import Trace, raw_shape
 from tilewright.hl.trace.tiles import Tile
 
@@ -16,10 +17,10 @@ from tilewright.hl.trace.tiles import Tile
 def part(trace: Trace, tensor: torch.Tensor, index: Any) -> Any:
     """`tensor[index]`; NotImplemented where no subscript is of a tile: PyTorch itself does these."""
     entries = list(index) if isinstance(index, tuple) else [index]
+    used = subscripts_of("the value", tensor.dim(), entries)
     if not any(isinstance(entry, Tile) for entry in entries):
         return _part_of_block(trace, tensor, entries)
     plain = [slice(None) if isinstance(entry, Tile) else entry for entry in entries]
-    used = sum(1 for entry in entries if entry is not None and entry is not Ellipsis)
     if any(not (entry is None or entry is Ellipsis or entry == slice(None)) for entry in plain):
         raise exc.InvalidIndexingType("a tile is subscripted with a tile and a number", hint="subscript it twice")
     at = 0

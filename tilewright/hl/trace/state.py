@@ -23,6 +23,7 @@ from tilewright.hl.graph.nodes import (
     leaves,
     values,
 )
+from tilewright.hl.rows.dtypes import held
 from tilewright.hl.symbols import Atom, Sym, show, substitute
 from tilewright.hl.trace.chosen import Chosen
 from tilewright.hl.trace.outside import Read
@@ -111,6 +112,7 @@ class Trace:
         self.equal: dict[str, str] = {}
         self.fixed: dict[str, int] = {}
         self.multiples: dict[str, int] = {}
+        self.even: set[str] = set()
         self.powers: dict[str, list[Any]] = {}
         self.rounds = False
         self.static = True
@@ -344,7 +346,8 @@ class Trace:
             text = read.text if read.live else name
             if not read.live:
                 self.captured[name] = tensor
-            found = HostTensor(name, text, tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype, self.has_wide)
+            layout = tuple(tensor.shape), tuple(tensor.stride())
+            found = HostTensor(name, text, *layout, held(tensor.dtype), self.has_wide)
             self.hosts[id(tensor)] = found
         return found
 
@@ -356,8 +359,8 @@ class Trace:
         if isinstance(block, Sym) and (one := block.atom) is not None and one.kind != "op":
             axis.shared = one
             axis.prime, axis.multiple = one.sample, self.multiples.get(one.written, 1)
-        elif type(block) is int and block == 1:
-            axis.prime = 1  # a fact of the program: it broadcasts, and `squeeze` removes it
+        elif type(block) is int and (block == 1 or axis.size.written in self.even):
+            axis.prime = block  # a fact of the program: one lane broadcasts, and `squeeze` removes it
         elif kind != "grid":
             axis.multiple = self.multiples.get(axis.size.written, 1)
             axis.prime = self.sampling.axis() * axis.multiple

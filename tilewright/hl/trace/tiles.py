@@ -78,7 +78,7 @@ class Tile(int):
     @property
     def block_size(self) -> Any:
         """How many indices a tile has; the last one may have fewer valid ones."""
-        return 1 if self.axis.prime == 1 else Sym.of(self.axis.size)
+        return self.axis.prime if self.axis.is_even or self.axis.prime == 1 else Sym.of(self.axis.size)
 
     @property
     def id(self) -> Any:
