@@ -12,7 +12,8 @@ from tests.loops.agree import Figures, agree, compare
 def test_nests_of_random_kernels_agree() -> None:
     figures = agree(range(20260, 20360))
     assert figures.differing == {}
-    assert figures.compared > 5 * figures.unknown.total(), figures.unknown
+    # Of what the wider half of the generator draws, atomics and blocks among others, no evaluation is known.
+    assert figures.compared > 4 * figures.unknown.total(), figures.unknown
 
 
 _NO_DIVISOR = """
