@@ -76,6 +76,23 @@ def test_groups_of_sixteen(options):
     torch.testing.assert_close(dots(codes.view(torch.float4_e2m1fn_x2), x), expected)
 
 
+def test_gradients_of_sixteen_values():
+    @hl.kernel(autotune_effort="none")
+    def weighted(x: torch.Tensor, n: hl.constexpr) -> torch.Tensor:
+        out = torch.empty(n, dtype=torch.float32)
+        for group in hl.tile(n):
+            total = hl.zeros([group])
+            for number, value in enumerate(hl.load_bfloat16_x16_to_float16(x, group.index)):
+                total = total + value.to(torch.float32) * (number + 1)
+            out[group] = total
+        return out
+
+    x, up = torch.randn(16 * 37).to(torch.bfloat16).requires_grad_(), torch.arange(37.0)
+    weighted(x, 37).backward(up)
+    expected = up[:, None] * torch.arange(1.0, 17.0)
+    torch.testing.assert_close(x.grad, expected.reshape(-1).to(torch.bfloat16))
+
+
 def test_what_is_not_packed_is_refused():
     @hl.kernel
     def wrong(x: torch.Tensor) -> torch.Tensor:

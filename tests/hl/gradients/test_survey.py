@@ -19,7 +19,8 @@ logical_not logical_or logical_xor lt ne signbit
 """Operations of PyTorch whose results are integers or truths."""
 NEITHER = """
 arange atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor barrier
-breakpoint cdiv constexpr device_print dims dot_scaled grid jagged_tile load make_async_remote_copy
+breakpoint cdiv constexpr device_print dims dot_scaled float4_e2m1fn_x2_to_float32 grid jagged_tile load
+load_bfloat16_x16_to_float16 load_float4_e2m1fn_x16_to_float16 make_async_remote_copy
 next_power_of_2 pdl_launch_dependents pdl_wait rand4x randint register_block_size register_tunable
 remote_barrier specialize stacktensor_like static_range store subscript tile tile_begin tile_block_size
 tile_count tile_end tile_id tile_index triton_kernel zeros
