@@ -7,19 +7,8 @@ import pytest
 
 import tilewright
 import tilewright.language as tl
-import tilewright.sanitize
 
-
-@pytest.fixture(autouse=True, params=["compiled", "interpreted", "checked"])
-def way(request, monkeypatch):
-    if request.param == "interpreted":
-        monkeypatch.setattr(tilewright.knobs.runtime, "interpret", True)
-    if request.param != "checked":
-        yield
-        return
-    with tilewright.sanitize.checking() as found:
-        yield
-    assert not found.faults
+pytestmark = pytest.mark.usefixtures("way")
 
 
 @tilewright.jit

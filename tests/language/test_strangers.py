@@ -13,23 +13,15 @@ from typing import NamedTuple
 import pytest
 import torch
 
-import tilewright
 import tilewright as triton
 import tilewright.language as tl
-import tilewright.sanitize
+
+pytestmark = pytest.mark.usefixtures("way")
 
 
-@pytest.fixture(autouse=True, params=["compiled", "interpreted", "checked"])
-def way(request, monkeypatch):
+@pytest.fixture(autouse=True)
+def seeded():
     torch.manual_seed(0)
-    if request.param == "interpreted":
-        monkeypatch.setattr(tilewright.knobs.runtime, "interpret", True)
-    if request.param != "checked":
-        yield
-        return
-    with tilewright.sanitize.checking() as found:
-        yield
-    assert not found.faults
 
 
 def eq(found, expected, atol=1e-4, rtol=1e-4):

@@ -15,8 +15,7 @@ import tilewright.language as tl
 from tests.backends.cpu.families import FAMILIES
 from tests.backends.cpu.flat_rows import cropped, flipped, padded, planes
 from tests.backends.cpu.harness import Compiled
-from tests.backends.cpu.test_every_second import at_the_end_of_a_page
-from tests.backends.cpu.test_wrapped_places import expected
+from tests.backends.cpu.test_wrapped_places import check_rows
 from tests.backends.nvidia.laying import built_ir
 
 _TYPES = {"x": "*fp32", "out": "*fp32", "w": "i32", "wide": "i32", "n": "i32"}
@@ -27,12 +26,7 @@ _WIDTHS = [(1, 1), (7, 9), (16, 64), (63, 64), (64, 64), (65, 70), (100, 101), (
 @pytest.mark.parametrize(("w", "wide"), _WIDTHS)
 @pytest.mark.parametrize("kernel", [cropped, flipped, padded, planes], ids=lambda kernel: kernel.fn.__name__)
 def test_rows_of_any_width(kernel: Any, w: int, wide: int, dtype: type) -> None:
-    columns = w if kernel is padded else wide
-    x = at_the_end_of_a_page(np.resize(np.arange(1, 120), 15 * columns).astype(dtype))
-    want = expected(kernel, x, w, wide)
-    out = np.zeros(want.size + 40, dtype)
-    kernel[(-(-want.size // 1024),)](x, out, w, wide, want.size, 1024)
-    assert out[: want.size].tolist() == want.tolist() and not out[want.size :].any()
+    check_rows(kernel, w, wide, dtype, 1024)
 
 
 @tilewright.jit

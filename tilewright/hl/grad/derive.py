@@ -271,10 +271,10 @@ def _settled(
     found = {name: found[name] for name in sorted(found, key=lambda name: name in joined)}  # behind what they are of
 
     def sizes(axis: Axis) -> int:
+        if size := (tiles.blocks or {}).get(axis.id):
+            return size
         size = owners.part_size(region, axis, adjoint.trace.device.type)
-        return (tiles.blocks or {}).get(axis.id) or (
-            min(axis.within, 1 << size.bit_length() - 1) if axis.within else size
-        )
+        return min(axis.within, 1 << size.bit_length() - 1) if axis.within else size
 
     program.given = sorted(asked.wanted)[:1] if not program.tensors else []
     kept = {node.args[0].name: node.args[0] for node in walk(region) if node.op == "store"}

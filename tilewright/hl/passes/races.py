@@ -16,7 +16,7 @@ from typing import Any
 
 from tilewright.hl import exc
 from tilewright.hl.dims import Axis
-from tilewright.hl.graph.nodes import Graph, Node, Region, Subscript, Value, leaves, walk
+from tilewright.hl.graph.nodes import Graph, HostTensor, Node, Region, Value, leaves, walk
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.symbols import Sym
 
@@ -47,15 +47,17 @@ def warn_of_races(graph: Graph, decision: Decision, file: str) -> None:
 def races(graph: Graph, decision: Decision) -> Iterator[tuple[Node, Axis]]:
     """Such stores, and the axis along which they do not move."""
     axes = [axis for axis in graph.loop.kwargs["axes"] if _has_several(axis, decision)]
+    if not axes:
+        return
     nodes = list(walk(graph.region))
-    if not axes or any(node.op.startswith("atomic") or node.op == "call" for node in nodes):
+    if any(node.op.startswith("atomic") or node.op == "call" for node in nodes):
         return
     found = _Dependences()
     found.visit(graph.region, _NONE)
     for node in nodes:
         if node.op == "store":
             value = found.of(node.args[2])
-            fixed = found.guards[node] | found.of((node.args[:2], node.args[3:], node.kwargs))
+            fixed = found.guards[node] | _tiles(node) | found.of((node.args[:2], node.args[3:], node.kwargs))
             yield from ((node, axis) for axis in axes if axis.id in value - fixed)
 
 
@@ -75,7 +77,7 @@ class _Dependences:
         """Find out about the nodes of a region, around which conditions vary along some axes."""
         for node in region.nodes:
             self.guards[node] = around
-            own = self.of((node.args, node.kwargs))
+            own = _tiles(node) | self.of((node.args, node.kwargs))
             if node.op == "tile_index":
                 own |= {node.args[0]}
             for inner in node.regions:
@@ -93,8 +95,8 @@ class _Dependences:
                     self.values[value.id] = self.values.get(value.id, _NONE) | varies
 
     def of(self, tree: Any) -> _Axes:
-        """The axes along which anything in a tree of arguments varies."""
-        found = {subscript.what for subscript in _subscripts(tree) if subscript.kind == "tile"}
+        """The axes along which values and symbols in a tree of arguments vary."""
+        found = set[Any]()
         for leaf in leaves(tree):
             if isinstance(leaf, Value):
                 found |= self.values.get(leaf.id, _NONE)
@@ -103,9 +105,7 @@ class _Dependences:
         return frozenset(found)
 
 
-def _subscripts(tree: Any) -> Iterator[Subscript]:
-    if isinstance(tree, Subscript):
-        yield tree
-    elif isinstance(tree, (list, tuple, dict)):
-        for item in tree.values() if isinstance(tree, dict) else tree:
-            yield from _subscripts(item)
+def _tiles(node: Node) -> _Axes:
+    """The axes along whose tiles an access moves by a subscript that is the tile itself."""
+    accesses = bool(node.args) and isinstance(node.args[0], HostTensor)
+    return frozenset(entry.what for entry in node.args[1] if entry.kind == "tile") if accesses else _NONE
