@@ -49,7 +49,7 @@ POSITIVE_DIVISORS = Assumption(
 )
 NO_WRAP = Assumption(
     "no wrap-around",
-    "index arithmetic of 32 bits does not leave the range of its type",
+    "index arithmetic, of 32 bits or 64, does not leave the range of its type",
     "addresses are sums of multiples of the element's place, in 64 bits",
     "an address differs by 4 GiB times the element's size; with `debug` kernels check sums and products",
     switchable=False,

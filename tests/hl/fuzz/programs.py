@@ -1,6 +1,7 @@
 """Random kernels as text: loops over rows, tiles, single elements or rows of different lengths, with inner loops,
 branches, jumps, carried trees, moved accesses, parts that are assigned, merged dimensions, random numbers, accumulators
-of registered blocks, subscripts beyond tensors, constants made in bodies, extents of nothing.
+of registered blocks, subscripts beyond tensors, constants made in bodies, extents of nothing; sizes of tiles that the
+kernel gives.
 
 Values are tame (every expression ends in something bounded) and float32, so results can be compared closely.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import linecache
 import random
+import re
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -324,7 +326,26 @@ def program(seed: int) -> Program:
     wider = tuple(partial(kind, writer) for kind in KINDS for _ in range(2))
     rng.choice(kinds + newer + wider)()
     turned, k = rng.random() < 0.25, rng.randint(0, 5)
-    return made_of("\n".join(writer.lines) + "\n", f"kernel{seed}", seed, (m, n), k, static, turned)
+    lines = given_sizes(writer.lines, random.Random(f"sizes {seed}"))
+    return made_of("\n".join(lines) + "\n", f"kernel{seed}", seed, (m, n), k, static, turned)
+
+
+def given_sizes(lines: list[str], rng: random.Random) -> list[str]:
+    """The lines of a kernel, some of whose tiles have sizes that the text gives: numbers, mostly no divisors.
+
+    Rows of different lengths keep theirs: the reference takes them one by one.
+    """
+    if any("hl.jagged_tile" in line for line in lines):
+        return lines
+
+    def sized(found: re.Match[str]) -> str:
+        if rng.random() < 0.8:
+            return found[0]
+        one, other = (rng.choice((1, 2, 3, 4, 5, 8, 16, 32)) for _ in range(2))
+        size = rng.choice((f"[{one}, {other}]", f"[None, {other}]", f"{one}")) if found[1] == "x.shape" else one
+        return f"hl.tile({found[1]}, block_size={size}):"
+
+    return [re.sub(r"hl\.tile\((x\.shape|x\.size\(\d\))\):", sized, line) for line in lines]
 
 
 def made_of(text: str, name: str, seed: int, shape: tuple[int, int], k: int, static: bool, turned: bool) -> Program:
