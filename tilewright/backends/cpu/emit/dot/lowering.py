@@ -37,8 +37,7 @@ class _Source:
         self, low: FunctionLowering, operand: Operand, shape: tuple[int, ...], extents: list[V], batch: V
     ) -> None:
         ev, f = low.ev, low.f
-        self.whole: V = const(I1, 1)
-        self.rows_whole: V = self.whole
+        self.exist: list[V] = [const(I1, 1)] * 2  # all elements along a dim
         self.valid: list[V] = list(extents)
         self.strides: list[V] = []
         self.unit: list[bool] = []
@@ -62,13 +61,11 @@ class _Source:
         for dim, bounds in enumerate(operand.bounds):
             for bound in bounds:
                 limit = ev.bound(bound)
-                holds = f.icmp("sge", limit, extents[dim])
-                self.whole = f.and_(self.whole, holds)
-                self.rows_whole = self.rows_whole if dim else f.and_(self.rows_whole, holds)
+                self.exist[dim] = f.and_(self.exist[dim], f.icmp("sge", limit, extents[dim]))
                 self.valid[dim] = f.intrinsic("smin", self.valid[dim], limit)
         for condition in operand.conditions:
             holds = ev.scalar(condition)
-            self.whole, self.rows_whole = f.and_(self.whole, holds), f.and_(self.rows_whole, holds)
+            self.exist = [f.and_(exist, holds) for exist in self.exist]
             self.valid = [f.select(holds, valid, const(I64, 0)) for valid in self.valid]
 
     def along(self, mn: int, k: int) -> tuple[Order, tuple[V, V], tuple[V, V]]:
@@ -131,10 +128,10 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
         acc, acc_stride = place.address, place.stride
     if len(detail.acc.shape) == 3:
         acc = f.gep(acc, f.mul(batch, detail.acc.strides[0] * size))
-    few, exist = plan, a.whole
+    few, exist = plan, a.exist[0]
     if 0 in detail.dead and row_alone(plan, detail.a, detail.b):  # there may be but one row that somebody looks at
         few = plan_dot(f.isa, 1, plan.n, plan.k, plan.a_dtype, plan.b_dtype, plan.acc)
-        exist = f.and_(f.icmp("eq", a.valid[0], 1), f.icmp("sge", a.valid[1], k))
+        exist = f.icmp("eq", a.valid[0], 1)
     if detail.direct is not None:
         rows, columns = place.extents
         stored = f.and_(f.icmp("eq", rows, few.m), f.icmp("eq", columns, few.n))
@@ -148,12 +145,17 @@ def _one(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a_type: object
         packed()
         return
 
+    cut = _both_end(detail)
+    if cut:
+        k = f.intrinsic("smin", k, _last(low, a, b))
+    there = f.and_(f.icmp("sge", a.valid[1], k), f.icmp("sge", b.valid[0], k))
+
     def in_place() -> None:
         places = (a.address, *a.strides, b.address, b.strides[1], b.strides[0])
         args = [acc, acc_stride, *places, k, _fresh(low, detail)]
-        f.call(emit_thin(f.module, few, thin), VOID, args)
+        f.call(emit_thin(f.module, few, thin, cut=cut), VOID, args)
 
-    f.if_else(f.and_(exist, b.whole), in_place, packed)
+    f.if_else(f.and_(f.and_(exist, b.exist[1]), there), in_place, packed)
 
 
 def _fresh(low: FunctionLowering, detail: DotDetail) -> V:
@@ -174,14 +176,23 @@ def _thin_order(plan: DotPlan, a: _Source, b: _Source) -> Order | None:
 
 def _words(low: FunctionLowering, plan: DotPlan, detail: DotDetail, a: _Source, b: _Source, words: V) -> V:
     """Of the words of K those in which one of the operands is not zero, in whole blocks."""
-    if not (isinstance(detail.a, MemoryOperand) and isinstance(detail.b, MemoryOperand)):
-        return words
-    if not (detail.a.bounds[1] and detail.b.bounds[0]):
+    if not _both_end(detail):
         return words
     f, block = low.f, plan.k_block // plan.unit
-    valid = f.intrinsic("smax", f.intrinsic("smax", a.valid[1], b.valid[0]), const(I64, 0))
-    blocks = f.op("udiv", f.add(valid, plan.k_block - 1), const(I64, plan.k_block))
+    blocks = f.op("udiv", f.add(_last(low, a, b), plan.k_block - 1), const(I64, plan.k_block))
     return f.intrinsic("smin", words, f.mul(blocks, block))
+
+
+def _both_end(detail: DotDetail) -> bool:
+    """Whether there may be an end of K in both operands, beyond which zeros are multiplied."""
+    if not (isinstance(detail.a, MemoryOperand) and isinstance(detail.b, MemoryOperand)):
+        return False
+    return bool(detail.a.bounds[1] and detail.b.bounds[0])
+
+
+def _last(low: FunctionLowering, a: _Source, b: _Source) -> V:
+    """The elements of K of which one operand has some."""
+    return low.f.intrinsic("smax", low.f.intrinsic("smax", a.valid[1], b.valid[0]), const(I64, 0))
 
 
 class _Packed:
@@ -273,7 +284,7 @@ class _Packed:
             return
         a = self.sources["a"]
         # Of a part of the tile, rows that do not exist are not asked for.
-        rows = const(I1, 1) if self.part and 0 in self.detail.dead else a.rows_whole
+        rows = const(I1, 1) if self.part and 0 in self.detail.dead else a.exist[0]
         exists = f.and_(rows, f.icmp("sge", a.valid[1], f.mul(self.words, plan.unit)))
         f.if_else(exists, lambda: multiply(a.address, a.strides[0], 0), packed)
 

@@ -6,12 +6,13 @@ B along N:  for groups of columns:  acc[i][j] = 0                    j: vectors 
               for k: acc[i][j] += splat(A[i, k]) * B[k, j]
               C (+)= acc
 B along K:  for groups of columns:  acc[i][j] = 0                    j: columns
-              for chunks of K: acc[i][j] += A[i, chunk] * B[chunk, j]
+              for chunks of K: acc[i][j] += A[i, chunk] * B[chunk, j]      the last one masked, where K may end in it
               C (+)= sums over the lanes of acc
 """
 
 from __future__ import annotations
 
+from tilewright.backends.cpu.emit.dot.micro import first_lanes
 from tilewright.backends.cpu.emit.dot.pack import Order
 from tilewright.backends.cpu.plan.dot import ELEM, DotPlan, thin_vectors
 from tilewright.backends.llvm.casts import to_working_float
@@ -21,17 +22,18 @@ from tilewright.backends.llvm.types import F32, I1, I64, PTR, VOID, V, const, ze
 _PARAMS = (PTR, I64, PTR, I64, I64, PTR, I64, I64, I64, I1)
 
 
-def emit_thin(module: Module, plan: DotPlan, order: Order) -> str:
-    """Define (once) the product for B along N ("mn") or along K ("k"); gives its name.
+def emit_thin(module: Module, plan: DotPlan, order: Order, *, cut: bool) -> str:
+    """Define (once) the product for B along N ("mn") or along K ("k"); gives its name. Where it is `cut`, K may end
+    anywhere, else behind whole vectors.
 
     Parameters of the emitted function: accumulator and its row stride; A with its strides along M and K; B with its
     strides along N and K; elements of K; whether the accumulator's old value is ignored.
     """
-    name = f"dot.thin.{order}.k{plan.k}.{plan.name}"
+    name = f"dot.thin.{order}.k{plan.k}.{plan.name}{'.cut' * cut}"
     if module.has(name):
         return name
     f = module.function(name, VOID, _PARAMS, attrs="nounwind noinline")
-    _Thin(f, plan, order).emit()
+    _Thin(f, plan, order, cut=cut).emit()
     f.ret()
     return name
 
@@ -39,8 +41,8 @@ def emit_thin(module: Module, plan: DotPlan, order: Order) -> str:
 class _Thin:
     """One function under construction."""
 
-    def __init__(self, f: Function, plan: DotPlan, order: Order) -> None:
-        self.f, self.plan, self.order = f, plan, order
+    def __init__(self, f: Function, plan: DotPlan, order: Order, *, cut: bool) -> None:
+        self.f, self.plan, self.order, self.cut = f, plan, order, cut
         self.acc, self.acc_stride, self.a, self.a_mn, self.a_k, self.b, self.b_n, self.b_k, self.k, self.fresh = f.args
         self.a_t, self.b_t = ELEM[plan.a_dtype], ELEM[plan.b_dtype]
 
@@ -80,21 +82,36 @@ class _Thin:
 
     def _along(self, column: V, widths: list[int]) -> None:
         """Sums over K of single columns, in chunks of K."""
-        f, plan, lanes = self.f, self.plan, self.plan.lanes_of_k
+        f, lanes = self.f, self.plan.lanes_of_k
         columns = [f.gep(self.b, f.mul(f.add(column, j), self.b_n)) for j in range(len(widths))]
-        rows = [f.gep(self.a, f.mul(self.a_mn, i)) for i in range(plan.m)]
-        init = [zero(F32.vec(lanes))] * (len(rows) * len(columns))
-        with f.loop(0, self.k, lanes, init=init, unroll=False) as loop:
+        rows = [f.gep(self.a, f.mul(self.a_mn, i)) for i in range(self.plan.m)]
+        whole = f.op("and", self.k, const(I64, -lanes)) if self.cut else self.k
+        sums = [zero(F32.vec(lanes))] * (len(rows) * len(columns))
+        with f.loop(0, whole, lanes, init=sums, unroll=False) as loop:
+            loop.next(*self._chunk(rows, columns, loop.index, loop.values))
+        sums = loop.results
+        if self.cut:
+            with f.loop(whole, self.k, lanes, init=sums, unroll=False) as loop:
+                mask = first_lanes(f, lanes, f.sub(self.k, loop.index))
+                loop.next(*self._chunk(rows, columns, loop.index, loop.values, mask))
+            sums = loop.results
+        self._store([f.reduce("fadd", acc) for acc in sums], column, list(range(len(widths))))
 
-            def read(places: list[V], source: str) -> list[V]:
-                t = ELEM[source]
-                at = [f.gep(place, loop.index, t) for place in places]
-                return [to_working_float(f, f.load(t.vec(lanes), place, 1), source) for place in at]
+    def _chunk(self, rows: list[V], columns: list[V], k: V, sums: list[V], mask: V | None = None) -> list[V]:
+        """The sums with the products of a chunk of K, or of those of its elements that exist."""
+        f, lanes = self.f, self.plan.lanes_of_k
 
-            left, right = read(rows, plan.a_dtype), read(columns, plan.b_dtype)
-            pairs = [(x, y) for x in left for y in right]
-            loop.next(*[_multiply_add(f, x, y, acc) for (x, y), acc in zip(pairs, loop.values, strict=True)])
-        self._store([f.reduce("fadd", acc) for acc in loop.results], column, list(range(len(widths))))
+        def read(places: list[V], source: str) -> list[V]:
+            t = ELEM[source].vec(lanes)
+            at = [f.gep(place, k, t.scalar) for place in places]
+            if mask is None:
+                return [to_working_float(f, f.load(t, place, 1), source) for place in at]
+            found = [f.masked_load(t.as_int, place, mask, 1) for place in at]  # of integers: every AVX-512 target has it
+            return [to_working_float(f, f.cast("bitcast", value, t), source) for value in found]
+
+        left, right = read(rows, self.plan.a_dtype), read(columns, self.plan.b_dtype)
+        pairs = [(x, y) for x in left for y in right]
+        return [_multiply_add(f, x, y, acc) for (x, y), acc in zip(pairs, sums, strict=True)]
 
     def _store(self, sums: list[V], column: V, starts: list[int]) -> None:
         """Write sums to C, or add them to it."""
