@@ -398,6 +398,7 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     for dtype in (torch.float32, torch.bfloat16):
         yield partial(forms_of_strangers.products_held_out, dtype, 4096 if cuda else 512, device)
     yield partial(forms_of_strangers.vectors_held_out, 2048 * scale, 2048, device)
+    yield partial(forms_of_strangers.ending_held_out, 1000 * scale, 1000, device)
     yield partial(forms_of_strangers.rows_held_out, 2048 * scale, 1024, device)
     yield partial(forms_of_strangers.magnitudes_held_out, 2048 * scale, 1000, device)
     yield partial(forms_of_strangers.neighbours_held_out, 1024 * scale, 1000, device)

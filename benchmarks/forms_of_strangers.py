@@ -147,6 +147,14 @@ def vectors_held_out(rows: int, columns: int, device: str) -> Family:
     return Family(f"held out: matrix times vector {rows}x{columns}", forms, out, lambda: w @ x, tolerance=1e-4)
 
 
+def ending_held_out(rows: int, columns: int, device: str) -> Family:
+    """A matrix of any number of rows and columns times a vector, in spellings that no rule was written for."""
+    w, x, out = (torch.randn(*shape, device=device) for shape in ((rows, columns), (columns,), (rows,)))
+    forms = launched(more_hold_outs.ENDING, (-(-rows // 16),), w, x, out, rows, columns, 128)
+    name = f"held out: matrix times vector that ends anywhere {rows}x{columns}"
+    return Family(name, forms, out, lambda: w @ x, tolerance=1e-4)
+
+
 def rows_held_out(rows: int, columns: int, device: str) -> Family:
     """Sums of squares of rows in spellings that no rule was written for."""
     x, out = torch.randn(rows, columns, device=device), torch.zeros(rows, device=device)

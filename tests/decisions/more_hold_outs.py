@@ -1,4 +1,5 @@
-"""Spellings written without a look at the rules: the largest magnitude of rows, neighbours in rows, running sums.
+"""Spellings written without a look at the rules: the largest magnitude of rows, neighbours in rows, running sums, a
+matrix times a vector that ends anywhere.
 
 As in `hold_outs.py`, nothing is pinned: `benchmarks/forms.py` times them, `test_hold_outs.py` asks for right results.
 """
@@ -14,6 +15,7 @@ from tests.decisions.harness import Spelling, spelled
 MAGNITUDES: list[Spelling] = []
 NEIGHBOURS: list[Spelling] = []
 RUNNING: list[Spelling] = []
+ENDING: list[Spelling] = []
 
 _ROWS = "*fp32:16, *fp32:16, i32:16, i32, 1024"
 
@@ -128,3 +130,79 @@ def running_from_the_end(x, out, R, C, B: tl.constexpr):
     at = tl.program_id(0) * C + tl.arange(0, B)
     value = tl.load(x + at)
     tl.store(out + at, tl.sum(value) - tl.cumsum(value, 0, reverse=True) + value)
+
+
+# --- out[r] = sum over k of w[r, k] x[k], of 16 rows a program, of any number of rows and columns ---
+
+_ENDING = "*fp32:16, *fp32:16, *fp32:16, i32, i32, 128"
+
+
+@tilewright.jit
+def plus(x, y):
+    return x + y
+
+
+@spelled(ENDING, _ENDING)
+def one_row_after_the_other(w, x, out, R, K, BK: tl.constexpr):
+    for r in range(tl.program_id(0) * 16, min(tl.program_id(0) * 16 + 16, R)):
+        total = 0.0
+        for start in range(0, K, BK):
+            k = start + tl.arange(0, BK)
+            total += tl.sum(tl.load(w + r * K + k, k < K, 0.0) * tl.load(x + k, k < K, 0.0))
+        tl.store(out + r, total)
+
+
+@spelled(ENDING, _ENDING)
+def rows_summed_inside(w, x, out, R, K, BK: tl.constexpr):
+    r, total = tl.program_id(0) * 16 + tl.arange(0, 16), tl.zeros((16,), tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        tile = tl.load(w + r[:, None] * K + k[None, :], (r[:, None] < R) & (k[None, :] < K), 0.0)
+        total += tl.sum(tile * tl.load(x + k, k < K, 0.0)[None, :], 1)
+    tl.store(out + r, total, r < R)
+
+
+@spelled(ENDING, _ENDING)
+def rows_summed_behind(w, x, out, R, K, BK: tl.constexpr):
+    r, total = tl.program_id(0) * 16 + tl.arange(0, 16), tl.zeros((16, BK), tl.float32)
+    for piece in range(tl.cdiv(K, BK)):
+        k = piece * BK + tl.arange(0, BK)
+        tile = tl.load(w + r[:, None] * K + k, mask=(r < R)[:, None] & (k < K)[None, :], other=0.0)
+        total = tl.fma(tile, tl.broadcast_to(tl.load(x + k, mask=k < K, other=0.0)[None, :], (16, BK)), total)
+    tl.store(out + r, tl.sum(total, 1), mask=r < R)
+
+
+@spelled(ENDING, _ENDING)
+def columns_that_are_kept(w, x, out, R, K, BK: tl.constexpr):
+    r, total = tl.program_id(0) * 16 + tl.arange(0, 16)[:, None], tl.zeros((16, 1), tl.float32)
+    for start in range(0, K, BK):
+        k = (start + tl.arange(0, BK))[None, :]
+        piece = tl.load(w + r * K + k, (r < R) & (k < K), 0.0) * tl.load(x + k, k < K, 0.0)
+        total += tl.reduce(piece, 1, plus, keep_dims=True)
+    tl.store(out + r, total, r < R)
+
+
+@spelled(ENDING, _ENDING)
+def tiles_on_their_side(w, x, out, R, K, BK: tl.constexpr):
+    r, total = tl.program_id(0) * 16 + tl.arange(0, 16), tl.zeros((16,), tl.float32)
+    for start in range(0, K, BK):
+        k = start + tl.arange(0, BK)
+        tile = tl.load(w + r[None, :] * K + k[:, None], (r[None, :] < R) & (k[:, None] < K), 0.0)
+        total += tl.sum(tl.load(x + k, k < K, 0.0)[:, None] * tile, axis=0)
+    tl.store(out + r, total, r < R)
+
+
+@spelled(ENDING, _ENDING)
+def halves_counted_down(w, x, out, R, K, BK: tl.constexpr):
+    r, h = tl.program_id(0) * 16 + tl.arange(0, 16), tl.arange(0, BK // 2)
+    low, high = tl.zeros((16, BK // 2), tl.float32), tl.zeros((16, BK // 2), tl.float32)
+    rows, half = w + r[:, None] * K + h[None, :], BK // 2
+    x += h
+    for left in range(K, 0, -BK):
+        there = (r[:, None] < R) & (h[None, :] < left)
+        low += tl.load(rows, there, 0.0) * tl.load(x, h < left, 0.0)[None, :]
+        there = (r[:, None] < R) & (h[None, :] + half < left)
+        high += tl.load(rows + half, there, 0.0) * tl.load(x + half, h + half < left, 0.0)[None, :]
+        rows += BK
+        x += BK
+    tl.store(out + r, tl.sum(low + high, 1), r < R)

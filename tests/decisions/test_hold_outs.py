@@ -6,7 +6,7 @@ import pytest
 
 from tests.decisions.harness import Spelling
 from tests.decisions.hold_outs import PRODUCTS, ROWS, VECTORS
-from tests.decisions.more_hold_outs import MAGNITUDES, NEIGHBOURS, RUNNING
+from tests.decisions.more_hold_outs import ENDING, MAGNITUDES, NEIGHBOURS, RUNNING
 
 torch = pytest.importorskip("torch")
 
@@ -57,3 +57,11 @@ def test_running_sums(spelling: Spelling) -> None:
     x, out = torch.randn(3, 1024), torch.zeros(3, 1024)
     spelling.fn[3,](x, out, 3, 1024, 1024)
     torch.testing.assert_close(out, x.cumsum(1), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(64, 512), (50, 501), (17, 129), (3, 7)])
+@pytest.mark.parametrize("spelling", ENDING, ids=named)
+def test_vectors_that_end_anywhere(spelling: Spelling, rows: int, columns: int) -> None:
+    w, x, out = torch.randn(rows, columns), torch.randn(columns), torch.zeros(rows)
+    spelling.fn[-(-rows // 16),](w, x, out, rows, columns, 128)
+    torch.testing.assert_close(out, w @ x, rtol=1e-4, atol=1e-4)

@@ -106,7 +106,7 @@ class _Thin:
             at = [f.gep(place, k, t.scalar) for place in places]
             if mask is None:
                 return [to_working_float(f, f.load(t, place, 1), source) for place in at]
-            found = [f.masked_load(t.as_int, place, mask, 1) for place in at]  # of integers: every AVX-512 target has it
+            found = [f.masked_load(t.as_int, place, mask, 1) for place in at]  # integers: all AVX-512 targets can
             return [to_working_float(f, f.cast("bitcast", value, t), source) for value in found]
 
         left, right = read(rows, self.plan.a_dtype), read(columns, self.plan.b_dtype)
