@@ -25,6 +25,7 @@ from tilewright.hl.trace.arguments import strides_of
 from tilewright.hl.trace.carried import tensors
 from tilewright.hl.trace.divided import check_parts, chunk, divide_for_view, split
 from tilewright.hl.trace.extents import extent as extent_of
+from tilewright.hl.trace.host_results import result_of
 from tilewright.hl.trace.indexing import load, store
 from tilewright.hl.trace.merges import check_reshape
 from tilewright.hl.trace.numbers import check_held, number, recognized, wanted
@@ -525,4 +526,5 @@ def _host_operation(
         # torch's meta function for these imports sympy; its kernel in C++ has the same strides, dense for a view
         key = torch._C.DispatchKey.CompositeExplicitAutograd
         return torch.ops.aten.empty_like.default._op_dk(key, args[0], dtype=kwargs.get("dtype"))
-    return function(*args, **kwargs)
+    found = result_of(function, name, args, kwargs)
+    return function(*args, **kwargs) if found is NotImplemented else found
