@@ -17,12 +17,11 @@ from tilewright.ir.types import bit_width, element_type, i64, is_pointer, with_e
 from tilewright.ir.values import defining_op
 from tilewright.ir.walk import every
 from tilewright.ops.casts import ExtSIOp
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
-from tilewright.ops.elementwise import AddIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.passes import pipeline
-from tilewright.passes.rewriting import erase, insert_before, loop_carrying, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import erase, loop_carrying
 
 PASSES = (
     pipeline.UNREACHABLE,
@@ -77,17 +76,15 @@ def _carry_offsets(loop: ForOp) -> None:
         total: SSAValue = offset
         for step in steps:
             if bit_width(element_type(step.type)) < 64:
-                step = value_before(ExtSIOp.create(operands=[step], result_types=[type_]), last)
-            total = value_before(AddIOp.create(operands=[total, step], result_types=[type_]), last)
+                step = Builder(last).cast(ExtSIOp, step, i64)
+            total = Builder(last).add(total, step)
         last.operands[n] = total
-        firsts[n] = value_before(ConstantOp.of(0, type_), loop)
+        firsts[n] = Builder(loop).number(0, type_)
     starts = list(loop.iter_args)
     made = loop_carrying(loop, firsts)
     for n, result in enumerate(made.results):
         if n in pointers and loop.results[n].first_use is not None:
-            end = AddPtrOp.create(operands=[starts[n], result], result_types=[starts[n].type])
-            insert_before(end, loop)
-            loop.results[n].replace_all_uses_with(end.results[0])
+            loop.results[n].replace_all_uses_with(Builder(loop).op(AddPtrOp, starts[n], result))
         elif n not in pointers:
             loop.results[n].replace_all_uses_with(result)
     erase(loop)

@@ -27,7 +27,6 @@ from tilewright.ir.types import (
     ir_name,
     is_integer,
     pointee_bytes,
-    shape_of,
     with_element,
 )
 from tilewright.ir.values import defining_op
@@ -35,13 +34,11 @@ from tilewright.ir.walk import ancestors
 from tilewright.loops.nest import Apply, Atom, Below, Index, Load, Node, Poly, Range, Symbol, polynomial, ranges_of
 from tilewright.loops.products import fingerprint
 from tilewright.loops.raising import Raising
-from tilewright.ops.broadcast import BroadcastOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import DivSIOp, MaxSIOp, MinSIOp, RemSIOp
 from tilewright.ops.memory import LoadOp
-from tilewright.ops.shape import ReshapeOp
+from tilewright.passes.building import Builder
 from tilewright.passes.placed_loads import load_at
-from tilewright.passes.rewriting import transposed, value_before
 from tilewright.passes.trip_count import Preheader
 
 _MADE = (DivSIOp, MaxSIOp, MinSIOp, RemSIOp)  # wider numbers give the same, where narrower ones do not wrap
@@ -208,7 +205,7 @@ class Matrix:
             strides, bounds, shape = strides[::-1], bounds[::-1], (shape[1], shape[0])
         form = MemoryOperand(self._base, offset, strides, bounds, [], self.pattern, self.load.type)
         loaded = load_at(form, offset, bounds, anchor, shape, other)
-        return self._viewed(transposed(loaded, anchor) if self.is_transposed else loaded, anchor)
+        return self._viewed(Builder(anchor).transposed(loaded) if self.is_transposed else loaded, anchor)
 
     def inside(self, place: affine.Poly, end: affine.Poly | None, anchor: Operation) -> SSAValue | None:
         """Which elements of such a tile count, of a matrix as it lies; None if all do."""
@@ -219,11 +216,7 @@ class Matrix:
         return None if load.mask is None else self._viewed(load.mask, anchor)
 
     def _viewed(self, tile: SSAValue, anchor: Operation) -> SSAValue:
-        kind = with_element(self.kind, element_type(tile.type))
-        if tile.type == kind:
-            return tile
-        view = BroadcastOp if len(shape_of(kind)) == len(shape_of(tile.type)) else ReshapeOp
-        return value_before(view.create(operands=[tile], result_types=[kind]), anchor)
+        return Builder(anchor).viewed(tile, with_element(self.kind, element_type(tile.type)))
 
     @property
     def goes_along(self) -> bool:

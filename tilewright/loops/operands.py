@@ -27,16 +27,15 @@ from tilewright.loops.lifting import Lifting, float_of
 from tilewright.loops.lowering import is_before
 from tilewright.loops.nest import ALWAYS, ZERO, Every, Index, Load, Node, Opaque, Poly, Select, as_element, ranges_of
 from tilewright.loops.raising import VIEWS, Raising
-from tilewright.ops.broadcast import BroadcastOp, SplatOp
 from tilewright.ops.casts import ExtFOp, SIToFPOp, TruncFOp, UIToFPOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, AddIOp, FmaOp, MulFOp, MulIOp, NegFOp, SelectOp, SubFOp, SubIOp
 from tilewright.ops.memory import LoadOp
-from tilewright.ops.shape import ReshapeOp
 from tilewright.ops.spec import spec_of
+from tilewright.passes.building import Builder
 from tilewright.passes.dce import is_removable
-from tilewright.passes.rewriting import insert_before, value_before
+from tilewright.passes.rewriting import insert_before
 
 # Of what is finite they make what is finite.
 FINITE = frozenset(
@@ -116,7 +115,7 @@ class Computed:
 
     def in_rows(self, tiles: Sequence[SSAValue], anchor: Operation) -> SSAValue:
         """What is reduced, in front of `anchor`, of leaves that all are rows of one shape."""
-        shape, made = shape_of(tiles[0].type), dict[tuple[SSAValue, Index], SSAValue]()
+        shape, b, made = shape_of(tiles[0].type), Builder(anchor), dict[tuple[SSAValue, Index], SSAValue]()
         leaves = {(leaf.value, leaf.index): tile for leaf, tile in zip(self.leaves, tiles, strict=True)}
         for value, index in self.places:
             op, kind = defining_op(value), tile_type(shape, element_type(value.type))
@@ -124,20 +123,20 @@ class Computed:
             if (value, index) in leaves:
                 made[value, index] = leaves[value, index]
             elif number is not None:
-                made[value, index] = value_before(ConstantOp.of(number, kind), anchor)
+                made[value, index] = b.number(number, kind)
             elif value in self.kept:
-                made[value, index] = _repeated(value, kind, anchor)
+                made[value, index] = _repeated(value, kind, b)
             elif op is not None and type(op) in VIEWS:
                 made[value, index] = made[VIEWS[type(op)](op, value, index)[0]]
             else:
                 assert op is not None
                 operands = [made[part, index if is_tile(part) else ()] for part in operands_of(op)]
                 new = type(op).create(operands=operands, result_types=[kind], properties=dict(op.properties))
-                made[value, index] = value_before(new, anchor)
+                made[value, index] = b.put(new)
                 new.location = op.location
         tile, *more = [made[factor] for factor in self.factors]
         for other in more:
-            tile = value_before(MulFOp.create(operands=[tile, other], result_types=[tile.type]), anchor)
+            tile = b.op(MulFOp, tile, other)
         return tile
 
 
@@ -281,16 +280,12 @@ class Elements(Operands):
         return None
 
 
-def _repeated(value: SSAValue, kind: Attribute, anchor: Operation) -> SSAValue:
+def _repeated(value: SSAValue, kind: Attribute, b: Builder) -> SSAValue:
     """A scalar, or one for each row, all along rows."""
-    if not is_tile(value):
-        return value_before(SplatOp.create(operands=[value], result_types=[kind]), anchor)
-    rows, element = shape_of(kind)[:-1], element_type(value.type)
-    n = math.prod(shape_of(value.type))
-    column = tile_type((*((n,) if rows else ()), 1), element)
-    if value.type != column:
-        value = value_before(ReshapeOp.create(operands=[value], result_types=[column]), anchor)
-    return value_before(BroadcastOp.create(operands=[value], result_types=[kind]), anchor)
+    if is_tile(value):
+        rows, count = shape_of(kind)[:-1], math.prod(shape_of(value.type))
+        value = b.viewed(value, tile_type((*((count,) if rows else ()), 1), element_type(value.type)))
+    return b.viewed(value, kind)
 
 
 def shared_choice(nodes: Sequence[Node]) -> tuple[list[Node], list[Node]]:

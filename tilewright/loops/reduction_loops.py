@@ -20,15 +20,14 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from tilewright.analysis import affine
 from tilewright.analysis.constants import constant_of
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.dtypes import MAX_TILE_NUMEL
-from tilewright.ir.attrs import I32
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.types import element_type, shape_of, tile_type
+from tilewright.ir.types import element_type, i1, shape_of, tile_type, with_element
 from tilewright.ir.values import defining_op, is_inside, is_tile, property_int
 from tilewright.ir.walk import ancestors, walk
 from tilewright.loops.arithmetic import conjunction
@@ -41,19 +40,17 @@ from tilewright.loops.raising import VIEWS, Raising
 from tilewright.loops.reductions import Piece, Reduction, ends_reductions, reductions_at
 from tilewright.loops.subjects import REDUCTION_LOOPS
 from tilewright.loops.terms import collected
-from tilewright.ops.broadcast import BroadcastOp, SplatOp
 from tilewright.ops.casts import ExtFOp, ExtSIOp, SIToFPOp, TruncFOp, UIToFPOp
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import FuncOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.elementwise import AddFOp, AddIOp, MulFOp, MulIOp, NegFOp, SelectOp, SubFOp, SubIOp
+from tilewright.ops.elementwise import AddFOp, AddIOp, MulFOp, MulIOp, NegFOp, SubFOp, SubIOp
 from tilewright.ops.memory import LoadOp
-from tilewright.ops.reduce import ReduceOp, ReduceReturnOp
-from tilewright.ops.shape import ReshapeOp, UnsplatOp
+from tilewright.ops.reduce import ReduceOp
+from tilewright.passes.building import Builder
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.placed_loads import first_write
-from tilewright.passes.rewriting import replace, transposed, value_before
+from tilewright.passes.rewriting import replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,10 +376,11 @@ def _are_loads(parts: Sequence[Computed]) -> bool:
 def _write(normals: Sequence[_Normal]) -> None:
     """Put the loop in front of the end of the reductions, and let its results stand for those."""
     normal, place, firsts, tiles = normals[0], normals[0].found.place, list[SSAValue](), _Tiles()
+    b = Builder(place)
     for found, kind in [(normal.found, normal.kind) for normal in normals]:
         number = found.neutral if found.begin is None else found.begin
-        first = found.first or value_before(ConstantOp.of(number, found.kind), place)
-        firsts.append(_viewed(first, kind, place))
+        first = found.first or b.number(number, found.kind)
+        firsts.append(b.viewed(first, kind))
     if normal.extent.constant == normal.width:
         totals = [_combined(n, affine.Poly.of(0), None, f, place, tiles) for n, f in zip(normals, firsts, strict=True)]
     else:
@@ -397,22 +395,11 @@ def _write(normals: Sequence[_Normal]) -> None:
         end.operands = [_combined(n, at, limit, arg, end, tiles) for n, arg in zip(normals, body.args[1:], strict=True)]
         totals = list(loop.results)
     for found, total in zip([normal.found for normal in normals], totals, strict=True):
-        total = _viewed(total, found.result.type, place)
+        total = b.viewed(total, found.result.type)
         if isinstance(found.root, ReduceOp):
             replace(found.root, [total])
         else:
             found.result.replace_all_uses_with(total)
-
-
-def _viewed(value: SSAValue, kind: Attribute, anchor: Operation) -> SSAValue:
-    """A value in another shape of as many elements."""
-    if value.type == kind:
-        return value
-    number = constant_of(value)
-    if number is not None:
-        return value_before(ConstantOp.of(number, kind), anchor)
-    view = (ReshapeOp if shape_of(kind) else UnsplatOp) if is_tile(value) else SplatOp
-    return value_before(view.create(operands=[value], result_types=[kind]), anchor)
 
 
 _Tiles = dict[tuple[Node, float, tuple[Node, ...]], SSAValue]  # what is loaded once for all sums
@@ -422,53 +409,34 @@ def _combined(
     normal: _Normal, at: affine.Poly, limit: affine.Poly | None, carried: SSAValue, anchor: Operation, known: _Tiles
 ) -> SSAValue:
     """What is carried, combined with the elements from a place on."""
-    found, value = normal.found, normal.value
+    found, value, b = normal.found, normal.value, Builder(anchor)
     rows = shape_of(found.kind)
     if normal.is_dot:
-        return _dot(normal, [matrix.at(at, limit, anchor) for matrix in normal.matrices], carried, anchor)
+        return _dot(normal, [matrix.at(at, limit, anchor) for matrix in normal.matrices], carried, b)
     tiles = list[SSAValue]()
     for matrix, leaf in zip(normal.matrices, value.leaves, strict=True):
         key = matrix.load, leaf.other, tuple(matrix.conditions)
         if key not in known:
-            known[key] = _spread(matrix.at(at, limit, anchor, leaf.other), (*rows, normal.width), anchor)
+            loaded = matrix.at(at, limit, anchor, leaf.other)
+            known[key] = b.viewed(loaded, tile_type((*rows, normal.width), element_type(loaded.type)))
         tiles.append(known[key])
     tile = value.in_rows(tiles, anchor)
     mask = None if normal.mask is None else normal.mask.inside(at, limit, anchor)
     if mask is not None:
-        neutral = value_before(ConstantOp.of(found.neutral, tile.type), anchor)
-        inside = _spread(mask, shape_of(tile.type), anchor)
-        tile = value_before(SelectOp.create(operands=[inside, tile, neutral], result_types=[tile.type]), anchor)
-    element = element_type(tile.type)
-    body = Block(arg_types=[element, element])
-    both = found.combine.create(operands=list(body.args), result_types=[element], properties=dict(found.properties))
-    body.add_ops([both, ReduceReturnOp.create(operands=list(both.results))])
-    for op in body.ops:
-        op.location = found.root.location
-    axis: dict[str, Attribute] = {"axis": I32.encode(len(rows))}  # type: ignore[dict-item]
-    reduce = ReduceOp.create(operands=[tile], result_types=[carried.type], properties=axis, regions=[Region(body)])
-    total = value_before(reduce, anchor)
+        tile = b.choose(b.viewed(mask, with_element(tile.type, i1)), tile, b.number(found.neutral, tile.type))
+    total = b.reduced(found.combine, tile, len(rows), found.properties)
     made = found.combine.create(
         operands=[carried, total], result_types=[carried.type], properties=dict(found.properties)
     )
-    return value_before(made, anchor)
+    return b.put(made)
 
 
-def _dot(normal: _Normal, tiles: Sequence[SSAValue], carried: SSAValue, anchor: Operation) -> SSAValue:
-    """What is carried, and the dot of elements of two factors."""
+def _dot(normal: _Normal, tiles: Sequence[SSAValue], carried: SSAValue, b: Builder) -> SSAValue:
+    """What is carried, and the dot of elements of two factors, as exact as sums."""
     if not _are_loads(normal.parts):
-        tiles = [part.in_rows([tile], anchor) for part, tile in zip(normal.parts, tiles, strict=True)]
+        tiles = [part.in_rows([tile], b.anchor) for part, tile in zip(normal.parts, tiles, strict=True)]
     if normal.row is None:
-        a, b = tiles
+        left, right = tiles
     else:
-        a, b = tiles[normal.row], transposed(tiles[1 - normal.row], anchor)
-    precision = {"inputPrecision": "ieee"}  # as exact as sums
-    return value_before(DotOp.build_op([a, b, carried], [carried.type], precision), anchor)
-
-
-def _spread(tile: SSAValue, shape: tuple[int, ...], anchor: Operation) -> SSAValue:
-    """A matrix, or one row of it, as rows."""
-    kind = tile_type(shape, element_type(tile.type))
-    if tile.type == kind:
-        return tile
-    view = BroadcastOp if len(shape) == len(shape_of(tile.type)) else ReshapeOp
-    return value_before(view.create(operands=[tile], result_types=[kind]), anchor)
+        left, right = tiles[normal.row], b.transposed(tiles[1 - normal.row])
+    return b.make(DotOp, carried.type, left, right, carried, inputPrecision="ieee")

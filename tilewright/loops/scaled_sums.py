@@ -27,15 +27,14 @@ from tilewright.ir.types import element_type
 from tilewright.ir.values import defining_op, users_of
 from tilewright.ir.walk import every
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, FmaOp, MulFOp, NegFOp, SelectOp, SubFOp
 from tilewright.ops.reduce import ReduceOp, single_operation
 from tilewright.ops.shape import ReshapeOp, TransOp, UnsplatOp
+from tilewright.passes.building import Builder
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.fold_dots import fold_into_dots
-from tilewright.passes.rewriting import value_before
 
 _LARGEST = 1 << 20  # number that is taken out of a sum, and one over the smallest: neither overflows by it
 _VIEWS = (BroadcastOp, ExpandDimsOp, ReshapeOp, SplatOp, TransOp, UnsplatOp)
@@ -79,11 +78,11 @@ def _scale_behind(loop: ForOp, number: int) -> bool:
         return False
     left = [value for value in map(_without_number, factors) if constant_of(value) != 1]
     kind = AddFOp if len(left) == 1 else FmaOp
-    last.operands[number] = value_before(kind.create(operands=[*left, argument], result_types=[result.type]), end)
+    last.operands[number] = Builder(end).op(kind, *left, argument)
     behind, uses = loop.next_op, list(result.uses)
     if by == 1 or behind is None:
         return True
-    loop.operands[3 + number] = value_before(ConstantOp.of(0.0, first.type), loop)
+    loop.operands[3 + number] = Builder(loop).number(0.0, first.type)
     total = _plus(None if constant_of(first) == 0 else first, by, result, behind)
     for use in uses:
         use.operation.operands[use.index] = total
@@ -122,14 +121,12 @@ def _has_difference(value: SSAValue) -> bool:
 
 def _plus(first: SSAValue | None, number: float, value: SSAValue, anchor: Operation) -> SSAValue:
     """`first`, which is 0 if there is none, and a number of times a value that is not -0."""
+    b = Builder(anchor)
     if abs(number) != 1:
-        by = value_before(ConstantOp.of(abs(number), value.type), anchor)
-        value = value_before(MulFOp.create(operands=[value, by], result_types=[value.type]), anchor)
+        value = b.op(MulFOp, value, b.number(abs(number), value.type))
     if first is None and number > 0:
         return value
-    first = first or value_before(ConstantOp.of(0.0, value.type), anchor)
-    kind = AddFOp if number > 0 else SubFOp
-    return value_before(kind.create(operands=[first, value], result_types=[value.type]), anchor)
+    return b.op(AddFOp if number > 0 else SubFOp, first or b.number(0.0, value.type), value)
 
 
 def _added(end: Operation | None, argument: SSAValue) -> tuple[float, Sequence[SSAValue]]:
@@ -181,7 +178,7 @@ def _without_number(value: SSAValue) -> SSAValue:
     for each in operands_first(value, _factors, made):
         op, factors = defining_op(each), _factors(each)
         if constant_of(each) is not None and op is not None and element_type(each.type) == f32:
-            made[each] = value_before(ConstantOp.of(1.0, each.type), op)
+            made[each] = Builder(op).number(1.0, each.type)
             continue
         ones = [factor for factor in factors if constant_of(made[factor]) != 1]
         if (isinstance(op, MulFOp | NegFOp) or _taken_from_zero(each) is not None) and len(ones) == 1:
@@ -189,5 +186,5 @@ def _without_number(value: SSAValue) -> SSAValue:
         elif op is None or all(made[factor] is factor for factor in factors):
             made[each] = each
         else:
-            made[each] = value_before(op.clone({factor: made[factor] for factor in factors}), op)
+            made[each] = Builder(op).put(op.clone({factor: made[factor] for factor in factors}))
     return made[value]

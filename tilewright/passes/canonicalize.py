@@ -26,7 +26,8 @@ from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.folds import Number
 from tilewright.ops.shape import UnsplatOp
 from tilewright.ops.spec import REGISTRY, Call, OpSpec, spec_of
-from tilewright.passes.rewriting import erase, replace, take_out_invariants, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import erase, replace, take_out_invariants
 
 
 def canonicalize(root: Operation) -> bool:
@@ -74,7 +75,7 @@ def _simplify(op: Operation) -> bool:
 
 
 def _constant_before(op: Operation, number: Number) -> SSAValue:
-    return value_before(ConstantOp.of(number, op.results[0].type), op)
+    return Builder(op).number(number, op.results[0].type)
 
 
 def _evaluate(op: Operation, spec: OpSpec, known: Sequence[Number]) -> Number | None:

@@ -5,36 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import Poly
 from tilewright.analysis.homes import is_direct
 from tilewright.ir.op import TileOp
-from tilewright.ir.types import bit_width, element_type, i1, i32, i64, pointee_bytes, tile_type, with_element
-from tilewright.ir.values import defining_op, is_tile
-from tilewright.ops.broadcast import BroadcastOp, SplatOp
+from tilewright.ir.types import bit_width, element_type, i32, i64, pointee_bytes, tile_type, with_element
+from tilewright.ir.values import defining_op
 from tilewright.ops.casts import ExtSIOp, ExtUIOp, PtrToIntOp, TruncIOp
 from tilewright.ops.check import CheckOp
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise import (
-    AddIOp,
-    AndIOp,
-    CmpIOp,
-    MulIOp,
-    OrIOp,
-    SelectOp,
     ShRSIOp,
-    SubIOp,
-    XOrIOp,
 )
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.memory import LoadOp, StoreOp
-from tilewright.ops.shape import ReshapeOp
+from tilewright.passes.building import Builder
 from tilewright.passes.rewriting import insert_before
 
 
-class Code:
+class Code(Builder):
     """Operations in front of `anchor`.
 
     Args:
@@ -43,58 +33,12 @@ class Code:
     """
 
     def __init__(self, anchor: Operation, records: SSAValue) -> None:
-        self.anchor, self.records = anchor, records
-
-    def put(self, op: Operation) -> SSAValue:
-        """A new operation; gives its result."""
-        insert_before(op, self.anchor)
-        return op.results[0]
-
-    def number(self, value: int | bool, type_: Attribute = i64) -> SSAValue:
-        """A constant, the same in every element of a tile."""
-        return self.put(ConstantOp.of(value, type_))
-
-    def op(self, kind: type[Operation], *operands: SSAValue) -> SSAValue:
-        """An element-wise operation of one type; a scalar beside a tile is the same in every element."""
-        shaped = next(filter(is_tile, operands), operands[0])
-        return self.put(kind.create(operands=[self.like(v, shaped) for v in operands], result_types=[shaped.type]))
-
-    def like(self, value: SSAValue, other: SSAValue) -> SSAValue:
-        """A scalar in the shape of a tile."""
-        if is_tile(value) or not is_tile(other):
-            return value
-        return self.put(SplatOp.create(operands=[value], result_types=[with_element(other.type, value.type)]))
-
-    def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self.op(AddIOp, a, b)
-
-    def sub(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self.op(SubIOp, a, b)
-
-    def mul(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self.op(MulIOp, a, b)
-
-    def both(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self.op(AndIOp, a, b)
-
-    def either(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self.op(OrIOp, a, b)
-
-    def negated(self, mask: SSAValue) -> SSAValue:
-        return self.op(XOrIOp, mask, self.number(True, mask.type))
+        super().__init__(anchor)
+        self.records = records
 
     def half(self, value: SSAValue, times: int) -> SSAValue:
         """The floor of a value over 2 ** times."""
         return self.op(ShRSIOp, value, self.number(times, value.type)) if times else value
-
-    def compare(self, predicate: str, a: SSAValue, b: SSAValue) -> SSAValue:
-        """`a < b` and the like (`arith.cmpi`)."""
-        a, b = self.like(a, b), self.like(b, a)
-        return self.put(CmpIOp.build_op([a, b], [with_element(a.type, i1)], {"predicate": predicate}))
-
-    def choose(self, condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
-        """`a` where the condition holds, else `b`; scalars or tiles alike."""
-        return self.put(SelectOp.create(operands=[condition, a, b], result_types=[a.type]))
 
     def wide(self, value: SSAValue, unsigned: bool = False) -> SSAValue:
         """An integer, as one of 64 bits."""
@@ -102,11 +46,11 @@ class Code:
         if bits == 64:
             return value
         kind = ExtUIOp if unsigned or bits == 1 else ExtSIOp
-        return self.put(kind.create(operands=[value], result_types=[with_element(value.type, i64)]))
+        return self.cast(kind, value, i64)
 
     def narrow(self, value: SSAValue) -> SSAValue:
         """A scalar that fits, as one of 32 bits."""
-        return self.put(TruncIOp.create(operands=[value], result_types=[i32]))
+        return self.cast(TruncIOp, value, i32)
 
     def poly(self, poly: Poly) -> SSAValue:
         """A polynomial in scalars, computed in 64 bits."""
@@ -127,17 +71,14 @@ class Code:
 
     def axis(self, kind: type[TileOp], axis: int) -> SSAValue:
         """`tt.get_program_id` or `tt.get_num_programs` of an axis."""
-        return self.put(kind.build_op([], [i32], {"axis": axis}))
+        return self.make(kind, i32, axis=axis)
 
     def place(self, shape: Sequence[int], dim: int) -> SSAValue:
         """The coordinate of each element of a tile along a dim."""
         extent = shape[dim]
-        line = self.put(MakeRangeOp.build_op([], [tile_type((extent,), i32)], {"start": 0, "end": extent}))
-        if len(shape) == 1:
-            return line
+        line = self.make(MakeRangeOp, tile_type((extent,), i32), start=0, end=extent)
         ones = tuple(extent if n == dim else 1 for n in range(len(shape)))
-        turned = self.put(ReshapeOp.create(operands=[line], result_types=[tile_type(ones, i32)]))
-        return self.put(BroadcastOp.create(operands=[turned], result_types=[tile_type(tuple(shape), i32)]))
+        return self.viewed(self.viewed(line, tile_type(ones, i32)), tile_type(tuple(shape), i32))
 
     # -- memory ------------------------------------------------------------------------------------------
 
@@ -145,7 +86,7 @@ class Code:
         """Words of shadow memory; `other` where a mask is false."""
         type_ = with_element(words.type, element_type(words.type).pointee)  # type: ignore[attr-defined]
         rest = [] if mask is None else [mask, self.number(other, type_)]
-        return self.put(LoadOp.create(operands=[words, *rest], result_types=[type_]))
+        return self.make(LoadOp, type_, words, *rest)
 
     def store(self, words: SSAValue, value: SSAValue, mask: SSAValue | None) -> None:
         value = self.like(value, words)
@@ -167,15 +108,12 @@ class Code:
                 total = step if total is None else self.add(self.wide(total), self.wide(step))
             elif total is not None:
                 type_ = with_element(moved.type, element_type(total.type))
-                made = type(op).create(operands=[total], result_types=[type_], properties=dict(op.properties))
-                total = self.put(made)
+                total = self.again(op, type_, total)
         return self.number(0) if total is None else total
 
     def bytes_from(self, address: SSAValue, home: SSAValue) -> SSAValue:
         """Bytes between a parameter and any address."""
-        here = self.put(PtrToIntOp.create(operands=[address], result_types=[with_element(address.type, i64)]))
-        first = self.put(PtrToIntOp.create(operands=[home], result_types=[i64]))
-        return self.sub(here, first)
+        return self.sub(*(self.cast(PtrToIntOp, value, i64) for value in (address, home)))
 
     def word_at(self, words: SSAValue, address: SSAValue, home: SSAValue) -> SSAValue:
         """The addresses of the words that stand for the elements at an address of `home`."""
@@ -183,5 +121,4 @@ class Code:
             at = self.elements_from(address, home)
         else:
             at = self.half(self.bytes_from(address, home), pointee_bytes(home.type).bit_length() - 1)
-        start = self.like(words, at)
-        return self.put(AddPtrOp.create(operands=[start, at], result_types=[start.type]))
+        return self.op(AddPtrOp, self.like(words, at), at)

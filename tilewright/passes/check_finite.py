@@ -6,12 +6,12 @@ matrices, a reduction or a scan all elements of the operands are asked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from tilewright.ir.attrs import I32
 from tilewright.ir.traits import collective_of
 from tilewright.ir.types import (
     bit_width,
@@ -30,8 +30,6 @@ from tilewright.ops.casts import BitcastOp, ExtFOp, ExtUIOp, FpToFpOp
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.elementwise import AndIOp, OrIOp
 from tilewright.ops.function import FuncOp
-from tilewright.ops.reduce import ReduceOp, ReduceReturnOp
-from tilewright.ops.shape import ReshapeOp
 from tilewright.ops.spec import REGISTRY
 from tilewright.passes.check_code import Code
 
@@ -75,7 +73,7 @@ def _widened(code: Code, value: SSAValue) -> SSAValue:
     if _is_known(value):
         return value
     wide = with_element(value.type, scalar_type("f32"))
-    return code.put(FpToFpOp.create(operands=[value], result_types=[wide]))
+    return code.make(FpToFpOp, wide, value)
 
 
 Kind = Callable[[Code, SSAValue], SSAValue]
@@ -95,7 +93,7 @@ def _magnitude(code: Code, value: SSAValue) -> tuple[SSAValue, int]:
     """The bits of a float without its sign, and those of an infinity."""
     element = element_type(value.type)
     bits = with_element(value.type, scalar_type(f"i{bit_width(element)}"))
-    whole = code.put(BitcastOp.create(operands=[value], result_types=[bits]))
+    whole = code.make(BitcastOp, bits, value)
     mask = (1 << bit_width(element) - 1) - 1
     return code.op(AndIOp, whole, code.number(mask, whole.type)), _EXPONENT[str(element)]
 
@@ -115,24 +113,13 @@ def _anywhere(code: Code, flags: SSAValue) -> SSAValue:
     """Whether a flag of a tile is set."""
     if not is_tile(flags):
         return flags
-    size = 1
-    for extent in shape_of(flags.type):
-        size *= extent
-    wide = code.put(ExtUIOp.create(operands=[flags], result_types=[with_element(flags.type, i32)]))
-    line = code.put(ReshapeOp.create(operands=[wide], result_types=[tile_type((size,), i32)]))
-    body = Block(arg_types=[i32, i32])
-    either = OrIOp.create(operands=list(body.args), result_types=[i32])
-    body.add_ops([either, ReduceReturnOp.create(operands=list(either.results))])
-    for op in body.ops:
-        op.location = code.anchor.location
-    axis: dict[str, Attribute] = {"axis": I32.encode(0)}  # type: ignore[dict-item]
-    found = code.put(ReduceOp.create(operands=[line], result_types=[i32], properties=axis, regions=[Region(body)]))
+    line = code.viewed(code.cast(ExtUIOp, flags, i32), tile_type((math.prod(shape_of(flags.type)),), i32))
+    found = code.reduced(OrIOp, line, 0)
     return code.compare("ne", found, code.number(0, i32))
 
 
 def _bits_of_f64(code: Code, value: SSAValue) -> SSAValue:
     """A float as the bits of one of 64, for a record."""
     if bit_width(element_type(value.type)) < 64:
-        wide = with_element(value.type, scalar_type("f64"))
-        value = code.put(ExtFOp.create(operands=[value], result_types=[wide]))
-    return code.put(BitcastOp.create(operands=[value], result_types=[with_element(value.type, i64)]))
+        value = code.cast(ExtFOp, value, scalar_type("f64"))
+    return code.cast(BitcastOp, value, i64)

@@ -28,7 +28,7 @@ from tilewright.analysis.homes import homes_of
 from tilewright.analysis.waiting import waiting_looks
 from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.op import TileOp
-from tilewright.ir.types import element_type, i32, is_integer, tile_type
+from tilewright.ir.types import element_type, i32, i64, is_integer, tile_type
 from tilewright.ir.values import is_tile
 from tilewright.ir.walk import among, walk
 from tilewright.ops.atomic import AtomicCASOp
@@ -161,7 +161,7 @@ class Order:
         """
         address, known = op.operands[0], self._row(code, 1)
         done = getattr(op, "mask", None)
-        number = code.put(PtrToIntOp.create(operands=[address], result_types=[code.number(0).type]))
+        number = code.cast(PtrToIntOp, address, i64)
         place = code.op(AndIOp, code.narrow(code.half(number, 2)), code.number(PLACES - 1, i32))
         start = code.mul(code.add(place, code.number(2, i32)), self.width)
         row = _at(code, self.words, start)
@@ -236,8 +236,7 @@ def _bits(code: Code, words: SSAValue, bits: int) -> SSAValue:
 
 
 def _at(code: Code, words: SSAValue, at: SSAValue) -> SSAValue:
-    start = code.like(words, at)
-    return code.put(AddPtrOp.create(operands=[start, at], result_types=[start.type]))
+    return code.op(AddPtrOp, code.like(words, at), at)
 
 
 def _for_chunks(code: Code, end: SSAValue, body: Callable[[Code, SSAValue], None]) -> None:
@@ -246,7 +245,7 @@ def _for_chunks(code: Code, end: SSAValue, body: Callable[[Code, SSAValue], None
     last = YieldOp.create(operands=[])
     block.add_op(last)
     inner = Code(last, code.records)
-    line = inner.put(MakeRangeOp.build_op([], [tile_type((CHUNK,), i32)], {"start": 0, "end": CHUNK}))
+    line = inner.make(MakeRangeOp, tile_type((CHUNK,), i32), start=0, end=CHUNK)
     body(inner, inner.add(line, block.args[0]))
     bounds = [code.number(0, i32), end, code.number(CHUNK, i32)]
     insert_before(ForOp.create(operands=bounds, result_types=[], regions=[Region(block)]), code.anchor)

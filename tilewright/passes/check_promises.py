@@ -82,8 +82,7 @@ def _as_integers(code: Code, value: SSAValue) -> tuple[SSAValue, int]:
     """Integers of 64 bits, and by how much neighbours differ in a contiguous run: addresses count bytes."""
     if not is_pointer(element_type(value.type)):
         return code.wide(value), 1
-    made = PtrToIntOp.create(operands=[value], result_types=[with_element(value.type, i64)])
-    return code.put(made), pointee_bytes(value.type)
+    return code.cast(PtrToIntOp, value, i64), pointee_bytes(value.type)
 
 
 def _check_condition(code: Code, holds: SSAValue, site: int) -> None:
@@ -120,9 +119,7 @@ def _check_runs(code: Code, value: SSAValue, numbers: Sequence[int], unit: int, 
             continue
         place = code.place(shape, dim)
         within = code.op(RemSIOp, place, code.number(run, place.type))
-        first = code.put(
-            GatherOp.build_op([value, code.sub(place, within)], [value.type], {"axis": dim, "efficient_layout": None})
-        )
+        first = code.make(GatherOp, value.type, value, code.sub(place, within), axis=dim, efficient_layout=None)
         wanted = code.add(first, code.mul(code.wide(within), code.number(unit, value.type))) if unit else first
         same = code.compare("eq", value, wanted)
         expected = code.choose(same, expected, wanted)

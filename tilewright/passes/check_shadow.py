@@ -28,7 +28,6 @@ from tilewright.ir.types import (
     is_integer,
     is_pointer,
     scalar_type,
-    with_element,
 )
 from tilewright.ops.casts import BitcastOp
 from tilewright.ops.elementwise import AndIOp, OrIOp
@@ -125,10 +124,10 @@ def mark_written(code: Code, words: Words, stamps: Stamps) -> None:
 def check_stored(code: Code, address: SSAValue, value: SSAValue, mask: SSAValue | None, site: int) -> None:
     """Behind a store: memory holds what every element stored, or several elements have stored different values."""
     element = element_type(value.type)
-    found = code.put(LoadOp.create(operands=[address] + ([] if mask is None else [mask]), result_types=[value.type]))
+    found = code.make(LoadOp, value.type, address, *([] if mask is None else [mask]))
     if not is_integer(element):
-        bits = with_element(value.type, scalar_type(f"i{bit_width(element)}"))
-        found, value = (code.put(BitcastOp.create(operands=[v], result_types=[bits])) for v in (found, value))
+        bits = scalar_type(f"i{bit_width(element)}")
+        found, value = (code.cast(BitcastOp, v, bits) for v in (found, value))
     same = code.compare("eq", found, value)
     code.check(site, same if mask is None else code.op(OrIOp, same, code.negated(mask)), ())
 

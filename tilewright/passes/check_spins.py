@@ -40,4 +40,4 @@ def check_look(entry: Code, behind: Code, op: Operation, words: SSAValue, site: 
 
 
 def _second(code: Code, words: SSAValue) -> SSAValue:
-    return code.put(AddPtrOp.create(operands=[words, code.number(1)], result_types=[words.type]))
+    return code.op(AddPtrOp, words, code.number(1))

@@ -41,9 +41,7 @@ from tilewright.ir.values import is_tile
 from tilewright.ir.walk import contains, every, walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicStoreOp, exchanges
 from tilewright.ops.check import MOST_DIMS, MOST_SHOWN, CheckOp
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import WhileOp
-from tilewright.ops.elementwise import SubIOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.program import GetNumProgramsOp, GetProgramIdOp
@@ -51,6 +49,7 @@ from tilewright.ops.promise import PromiseOp
 from tilewright.passes import check_barriers as barriers
 from tilewright.passes import check_order as order
 from tilewright.passes import check_shadow as shadow
+from tilewright.passes.building import Builder
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.check_barriers import Clock, is_barrier
 from tilewright.passes.check_bounds import box_of, check_corner, lanes_inside
@@ -64,7 +63,6 @@ from tilewright.passes.check_shadow import ATOMIC, LOAD, STORE, Stamps
 from tilewright.passes.check_spins import check_look
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
-from tilewright.passes.rewriting import value_before
 
 
 @dataclass(slots=True)
@@ -186,10 +184,9 @@ def _run_backwards(module: ModuleOp) -> None:
     for op in every(module, GetProgramIdOp):
         following, number = op.next_op, op.results[0]
         assert following is not None
-        count = value_before(GetNumProgramsOp.build_op([], [i32], dict(op.attr_values())), following)
-        one = value_before(ConstantOp.of(1, i32), following)
-        last = value_before(SubIOp.create(operands=[count, one], result_types=[i32]), following)
-        turned = value_before(SubIOp.create(operands=[last, number], result_types=[i32]), following)
+        b = Builder(following)
+        count = b.make(GetNumProgramsOp, i32, **op.attr_values())
+        turned = b.sub(b.sub(count, b.number(1, i32)), number)
         number.replace_uses_with_if(turned, functools.partial(_is_not_of, turned))
 
 

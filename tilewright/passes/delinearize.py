@@ -22,11 +22,10 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.iterations import is_unit
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.types import i1
 from tilewright.ir.values import defining_op, is_inside, result_number
 from tilewright.ir.walk import every, operations
 from tilewright.ops.control import ForOp, FuncOp, IfOp, YieldOp
-from tilewright.ops.elementwise import AddIOp, CmpIOp, DivSIOp, MaxSIOp, MulIOp, RemSIOp, SelectOp, SubIOp
+from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MulIOp, RemSIOp, SelectOp, SubIOp
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.induction_variables import simplify_induction_variables
 from tilewright.passes.licm import hoist_loop_invariants
@@ -185,8 +184,8 @@ def _made(loop: ForOp) -> _Nest:
     positive = _is_positive(period, loop)
     safe = preheader.apply(MaxSIOp, period, 1)
     whole = preheader.apply(DivSIOp, preheader.apply(MaxSIOp, loop.ub, 0), safe)
-    choice = SelectOp.create(operands=[positive, whole, preheader.known(0)], result_types=[kind])
-    groups, zero, one = preheader.put(choice), preheader.known(0), preheader.known(1)
+    groups = preheader.choose(positive, whole, preheader.known(0))
+    zero, one = preheader.known(0), preheader.known(1)
     block = Block(arg_types=[kind, *loop.result_types])
     operands = [zero, groups, one, *loop.iter_args]
     outer = ForOp.create(operands=operands, result_types=list(loop.result_types), regions=[Region(block)])
@@ -202,8 +201,7 @@ def _made(loop: ForOp) -> _Nest:
 
 def _is_positive(value: SSAValue, anchor: Operation) -> SSAValue:
     preheader = Preheader(anchor, value.type)
-    properties = {"predicate": CmpIOp.PREDICATES["sgt"]}
-    return preheader.put(CmpIOp.create(operands=[value, preheader.known(0)], result_types=[i1], properties=properties))
+    return preheader.compare("sgt", value, preheader.known(0))
 
 
 def _count_anew(inner: ForOp, group: SSAValue, period: SSAValue, found: _Cycle) -> _Cycle:
@@ -255,7 +253,7 @@ def _leave_rest(loop: ForOp, nest: _Nest, results: list[SSAValue], unread: list[
         if constant_of(begun) != 0:
             done = _is_positive(nest.groups, loop)
             end = preheader.apply(SubIOp, nest.period, 1)
-            begun = preheader.put(SelectOp.create(operands=[done, end, begun], result_types=[begun.type]))
+            begun = preheader.choose(done, end, begun)
         results[number] = begun
         last = nest.outer.body.block.last_op
         assert last is not None

@@ -21,7 +21,8 @@ from tilewright.ops.constant import ConstantOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, AddIOp, FmaOp, MulFOp
 from tilewright.ops.shape import TransOp
-from tilewright.passes.rewriting import erase, replace, transposed, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import erase, replace
 
 
 def fold_into_dots(root: Operation) -> bool:
@@ -29,13 +30,13 @@ def fold_into_dots(root: Operation) -> bool:
     changed = False
     for op in list(walk(root)):
         if isinstance(op, TransOp) and (dot := _dot_of_transposition(op)) is not None:
-            _fuse(op, dot, [transposed(value, dot) for value in (dot.b, dot.a, dot.c)], dot)
+            _fuse(op, dot, [Builder(dot).transposed(value) for value in (dot.b, dot.a, dot.c)], dot)
         elif isinstance(op, (AddFOp, AddIOp)) and (found := _dot_of_sum(op)) is not None:
             product, other = found
             _fuse(op, product, [product.a, product.b, other], op)
         elif isinstance(op, FmaOp) and (addend := _onto_zero(op.operands[2], op)) is not None:
-            scaled = MulFOp.create(operands=op.operands[:2], result_types=[op.results[0].type])
-            _fuse(op, addend, [addend.a, addend.b, value_before(scaled, op)], op)
+            scaled = Builder(op).op(MulFOp, *op.operands[:2])
+            _fuse(op, addend, [addend.a, addend.b, scaled], op)
         else:
             continue
         changed = True
@@ -72,7 +73,7 @@ def _onto_zero(product: SSAValue, add: Operation) -> DotOp | None:
 def _fuse(op: Operation, dot: DotOp, operands: list[SSAValue], place: Operation) -> None:
     """Put a dot of other operands in the place of what is done to one, in front of `place`."""
     fused = DotOp.create(operands=operands, result_types=[op.results[0].type], properties=dot.properties)
-    value = value_before(fused, place)
+    value = Builder(place).put(fused)
     fused.location = dot.location
     replace(op, [value])
     erase(dot)

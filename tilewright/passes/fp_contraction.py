@@ -14,7 +14,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from tilewright.ir.walk import operations, walk
 from tilewright.ops import fp_contraction
 from tilewright.ops.elementwise import FmaOp, NegFOp
-from tilewright.passes.rewriting import insert_before, replace, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import replace
 
 
 def contract_floats(root: Operation) -> bool:
@@ -54,13 +55,6 @@ def _take(add: Operation, which: int) -> None:
     of_product, of_other = fp_contraction.signs(type(add), which)
     x, y = product.operands
     z = add.operands[1 - which]
-    fused = FmaOp.create(
-        operands=[_negated(x, add) if of_product else x, y, _negated(z, add) if of_other else z],
-        result_types=[add.results[0].type],
-    )
-    insert_before(fused, add)
-    replace(add, fused.results)
-
-
-def _negated(value: SSAValue, place: Operation) -> SSAValue:
-    return value_before(NegFOp.create(operands=[value], result_types=[value.type]), place)
+    b = Builder(add)
+    x, z = (b.op(NegFOp, value) if turned else value for value, turned in ((x, of_product), (z, of_other)))
+    replace(add, [b.op(FmaOp, x, y, z)])

@@ -26,11 +26,11 @@ from tilewright.ir.types import i64
 from tilewright.ir.values import defining_op, is_tile, result_number
 from tilewright.ir.walk import every
 from tilewright.ops.casts import ExtSIOp
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp
-from tilewright.ops.elementwise import AddIOp, MulIOp
+from tilewright.ops.elementwise import AddIOp
+from tilewright.passes.building import Builder
 from tilewright.passes.dce import eliminate_dead_code
-from tilewright.passes.rewriting import insert_before, take_out_invariants, value_before
+from tilewright.passes.rewriting import insert_before, take_out_invariants
 
 _Pair = tuple[SSAValue, SSAValue]  # of a value that a loop carries: the first, and what an iteration hands on
 
@@ -94,17 +94,14 @@ def _gain(carried: SSAValue, following: SSAValue) -> int | None:
 def _moved(counter: SSAValue, gain: int, first: SSAValue, anchor: Operation, *, narrow: bool) -> SSAValue:
     """``counter * gain + first`` in the type of `first`, in front of `anchor`; the product in that of `counter` if
     that holds it."""
-    type_, place = first.type, counter
+    b, type_, place = Builder(anchor), first.type, counter
     if type_ != place.type and not narrow:
-        place = value_before(ExtSIOp.create(operands=[place], result_types=[type_]), anchor)
+        place = b.cast(ExtSIOp, place, type_)
     if gain != 1:
-        by = value_before(ConstantOp.of(gain, place.type), anchor)
-        place = value_before(MulIOp.create(operands=[place, by], result_types=[place.type]), anchor)
+        place = b.mul(place, b.number(gain, place.type))
     if type_ != place.type:
-        place = value_before(ExtSIOp.create(operands=[place], result_types=[type_]), anchor)
-    if constant_of(first) != 0:
-        place = value_before(AddIOp.create(operands=[place, first], result_types=[type_]), anchor)
-    return place
+        place = b.cast(ExtSIOp, place, type_)
+    return place if constant_of(first) == 0 else b.add(place, first)
 
 
 def _parts_of(pair: _Pair, numbers: Mapping[_Pair, int]) -> dict[_Pair, list[_Pair]]:

@@ -28,11 +28,10 @@ from tilewright.base.order import operands_first
 from tilewright.ir.types import i1
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ir.walk import operations, walk
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ConditionOp, IfOp, WhileOp, YieldOp
-from tilewright.ops.elementwise import AndIOp, SelectOp, XOrIOp
+from tilewright.passes.building import Builder
 from tilewright.passes.dce import is_removable
-from tilewright.passes.rewriting import erase, replace, splice, value_before
+from tilewright.passes.rewriting import erase, replace, splice
 from tilewright.passes.trip_count import conjuncts, is_free
 
 
@@ -191,7 +190,7 @@ def _tested_first(found: _Exit) -> WhileOp:
     values: dict[SSAValue, SSAValue] = dict(zip(found.body.args, before.args, strict=True))
     for op in _ahead(found, [found.branch.cond]):
         before.insert_op_before(op.clone(values), end)
-    end.operands[0] = _and(end.cond, _goes_on(found, _resolved(found.branch.cond, values), end), end)
+    end.operands[0] = Builder(end).both(end.cond, _goes_on(found, _resolved(found.branch.cond, values), end))
     stays = found.yielded(1 - found.side)
     _splice(found, 1 - found.side)
     replace(found.branch, [stays[result] for result in found.branch.results])
@@ -252,8 +251,8 @@ def _without_flag(loop: WhileOp, flag: int) -> WhileOp:
         return loop
     for block in (before, after):
         assert block.first_op is not None
-        block.args[flag].replace_all_uses_with(_truth(block.first_op))
-    loop.results[flag].replace_all_uses_with(_truth(loop))
+        block.args[flag].replace_all_uses_with(Builder(block.first_op).number(True, i1))
+    loop.results[flag].replace_all_uses_with(Builder(loop).number(True, i1))
     before.last_op.operands = _but(before.last_op.operands, flag + 1)
     after.last_op.operands = _but(after.last_op.operands, flag)
     before.erase_arg(before.args[flag])
@@ -306,13 +305,12 @@ def _tested_last(found: _Exit) -> WhileOp:
     values: dict[SSAValue, SSAValue] = {}
     for result in branch.results:
         if result is flag:
-            values[result] = _and(stays[result], _goes_on(found, branch.cond, branch), branch)
+            values[result] = Builder(branch).both(stays[result], _goes_on(found, branch.cond, branch))
         elif leaves[result] is stays[result] or _is_unread(found, result):
             values[result] = stays[result]
         else:
             sides = [leaves[result], stays[result]]
-            operands = [branch.cond, *(sides[::-1] if found.side else sides)]
-            values[result] = value_before(SelectOp.create(operands=operands, result_types=[result.type]), branch)
+            values[result] = Builder(branch).choose(branch.cond, *(sides[::-1] if found.side else sides))
     replace(branch, [values[result] for result in branch.results])
     return found.loop
 
@@ -329,16 +327,4 @@ def _splice(found: _Exit, *sides: int) -> None:
 
 def _goes_on(found: _Exit, leaves: SSAValue, before: Operation) -> SSAValue:
     """Whether the loop goes on, of the condition of the branch."""
-    return leaves if found.side else value_before(_of_truth(XOrIOp, leaves, _truth(before)), before)
-
-
-def _and(first: SSAValue, second: SSAValue, before: Operation) -> SSAValue:
-    return value_before(_of_truth(AndIOp, first, second), before)
-
-
-def _of_truth(kind: type[Operation], *operands: SSAValue) -> Operation:
-    return kind.create(operands=operands, result_types=[i1])
-
-
-def _truth(before: Operation) -> SSAValue:
-    return value_before(ConstantOp.of(True, i1), before)
+    return leaves if found.side else Builder(before).negated(leaves)

@@ -40,7 +40,8 @@ from tilewright.ops.elementwise_base import CompareOp
 from tilewright.ops.functions.operators import add, greater_equal, less_than
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.values import tensor
-from tilewright.passes.rewriting import move_before, replace, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import move_before, replace
 from tilewright.passes.trip_count import Preheader
 
 
@@ -91,7 +92,7 @@ def _bounded(op: CompareOp, analysis: AffineAnalysis) -> SSAValue | None:
         return None
     constant, coords = expanded(answer.plan.constant), answer.plan.coords
     if not coords and constant == Poly.of(-1):
-        return value_before(ConstantOp.of(True, mask.type), op)
+        return Builder(op).number(True, mask.type)
     if not wide and _is_bounded(op, index, analysis):
         return None
     if len(coords) != 1 or any(atom.unsigned for monomial in constant.terms for atom in monomial):

@@ -19,14 +19,14 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.traits import is_view
-from tilewright.ir.types import element_type, i1, shape_of
+from tilewright.ir.types import element_type, i1
 from tilewright.ir.walk import every, walk
-from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.casts import ExtSIOp, ExtUIOp
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.elementwise import AndIOp, CmpIOp, MulIOp, OrIOp, SelectOp, XOrIOp
+from tilewright.ops.elementwise import CmpIOp, MulIOp, OrIOp, SelectOp, XOrIOp
 from tilewright.ops.elementwise_base import CompareOp
-from tilewright.passes.rewriting import replace, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import replace
 
 INVERSE = {
     "eq": "ne", "slt": "sge", "sle": "sgt", "ult": "uge", "ule": "ugt",
@@ -116,20 +116,15 @@ def _negated(value: SSAValue, before: Operation) -> SSAValue:
 
 def _negated_once(op: Operation, made: dict[SSAValue, SSAValue], before: Operation) -> SSAValue:
     """The negation of the result of `op`, from those of its operands."""
-    types = [op.results[0].type]
+    b, kind = Builder(before), op.results[0].type
     if isinstance(op, CmpIOp):
-        predicate = CmpIOp.PREDICATES[INVERSE[op.attr_values()["predicate"]]]
-        return value_before(
-            CmpIOp.create(operands=op.operands, result_types=types, properties={"predicate": predicate}), before
-        )
+        return b.make(CmpIOp, kind, *op.operands, predicate=INVERSE[op.attr_values()["predicate"]])
     if isinstance(op, XOrIOp):
         return op.operands[0]
     if isinstance(op, ConstantOp):
-        return value_before(ConstantOp.of(not op.splat_value, types[0]), before)
+        return b.number(not op.splat_value, kind)
     operands = [made[operand] for operand in op.operands]
-    if isinstance(op, OrIOp):
-        return value_before(AndIOp.create(operands=operands, result_types=types), before)
-    return value_before(type(op).create(operands=operands, result_types=types, properties=op.properties), before)
+    return b.both(*operands) if isinstance(op, OrIOp) else b.again(op, kind, *operands)
 
 
 # --- selections, comparisons of truth values, products -----------------------------------------------------
@@ -140,22 +135,14 @@ def _selection(op: SelectOp) -> SSAValue | None:
     condition, a, b = op.operands
     known = _number(a), _number(b)
     if known == (1, 0):
-        return _spread(condition, op)
+        return Builder(op).like(condition, op.results[0])
     if known == (0, 1) and _can_negate(condition):
-        return _spread(_negated(condition, op), op)
+        return Builder(op).like(_negated(condition, op), op.results[0])
     if known[1] == 0:
-        return value_before(AndIOp.create(operands=[_spread(condition, op), a], result_types=[a.type]), op)
+        return Builder(op).both(condition, a)
     if known[0] == 1:
-        return value_before(OrIOp.create(operands=[_spread(condition, op), b], result_types=[b.type]), op)
+        return Builder(op).either(condition, b)
     return None
-
-
-def _spread(condition: SSAValue, op: Operation) -> SSAValue:
-    """The condition of a selection with the shape of its result."""
-    type_ = op.results[0].type
-    if shape_of(condition.type) == shape_of(type_):
-        return condition
-    return value_before(SplatOp.create(operands=[condition], result_types=[type_]), op)
 
 
 def _comparison(op: CompareOp) -> SSAValue | None:
@@ -177,7 +164,7 @@ def _comparison(op: CompareOp) -> SSAValue | None:
 
 def _product(op: Operation) -> SSAValue | None:
     """The product of truth values is their conjunction."""
-    return value_before(AndIOp.create(operands=op.operands, result_types=[op.results[0].type]), op)
+    return Builder(op).both(*op.operands)
 
 
 _RULES: dict[type[Operation], Callable[[Any], SSAValue | None]] = {

@@ -22,12 +22,12 @@ from tilewright.ir.effect_traits import may_write
 from tilewright.ir.types import TilePointerType, dtype_of, element_type, i64, pointee_bytes, shape_of, tile_type
 from tilewright.ir.walk import walk
 from tilewright.ops.builtin import BUILTINS
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.function import CallOp
 from tilewright.ops.functions.operators import add, less_than, logical_and, mul
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.values import tensor
-from tilewright.passes.rewriting import move_before, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import move_before
 from tilewright.passes.trip_count import Preheader
 
 
@@ -92,8 +92,8 @@ def _other(found: MemoryOperand, anchor: Operation, shape: tuple[int, ...], othe
     """What a mask leaves out."""
     element = element_type(found.load.results[0].type)
     kind = dtype_of(element)
-    number = ConstantOp.of(float(other) if kind.is_floating() else int(other), tile_type(shape, element))
-    return tensor(value_before(number, anchor), dtypes.BlockType(kind, shape))
+    number = float(other) if kind.is_floating() else int(other)
+    return tensor(Builder(anchor).number(number, tile_type(shape, element)), dtypes.BlockType(kind, shape))
 
 
 def _divided(poly: Poly, size: int) -> Poly:

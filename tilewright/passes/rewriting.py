@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import DenseArrayBase, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from tilewright.ir.types import element_type, shape_of, tile_type
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp
 from tilewright.ops.function import BranchOp, CondBranchOp, UnreachableOp
-from tilewright.ops.shape import TransOp
 
 # Rewritten into others before a back end sees them (`decompose.py`, `structure.py`), but for the descriptors of the
 # host that the back end asks for.
@@ -53,23 +49,6 @@ def insert_before(op: Operation, anchor: Operation) -> None:
 def retype(value: SSAValue, kind: Attribute) -> None:
     """Give a value another type, where whoever makes and reads it is fit for that."""
     value._type = kind  # xDSL has no door for it that keeps the operation
-
-
-def value_before(op: Operation, anchor: Operation) -> SSAValue:
-    """The one result of a new operation that is put in front of another."""
-    insert_before(op, anchor)
-    return op.results[0]
-
-
-def transposed(value: SSAValue, anchor: Operation) -> SSAValue:
-    """A matrix with rows and columns exchanged, in front of `anchor`."""
-    op, turned = value.owner, tile_type(shape_of(value.type)[::-1], element_type(value.type))
-    if isinstance(op, ConstantOp) and op.splat_value is not None:
-        return value_before(ConstantOp.of(op.splat_value, turned), anchor)
-    if isinstance(op, TransOp) and list(op.attr_values()["order"]) == [1, 0]:
-        return op.src
-    order = DenseArrayBase.from_list(i32, [1, 0])
-    return value_before(TransOp.create(operands=[value], result_types=[turned], properties={"order": order}), anchor)
 
 
 def take_out_invariants(loop: ForOp) -> bool:

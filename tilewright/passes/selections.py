@@ -19,10 +19,10 @@ from tilewright.frontend.ordered import may_run_unasked
 from tilewright.ir.values import operands_of
 from tilewright.ir.walk import every
 from tilewright.ops.control import IfOp
-from tilewright.ops.elementwise import SelectOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
-from tilewright.passes.rewriting import move_before, replace, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import move_before, replace
 
 
 def select_in_functions(root: Operation) -> bool:
@@ -45,8 +45,4 @@ def _select(branch: IfOp) -> None:
         for op in list(end.parent_block().ops)[:-1]:  # type: ignore[union-attr]
             move_before(op, branch)
     sides = zip(*(operands_of(end) for end in ends if end is not None), strict=True)
-    made = [
-        value_before(SelectOp.create(operands=[branch.cond, *pair], result_types=[pair[0].type]), branch)
-        for pair in sides
-    ]
-    replace(branch, made)
+    replace(branch, [Builder(branch).choose(branch.cond, *pair) for pair in sides])

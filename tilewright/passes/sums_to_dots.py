@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import DenseArrayBase, f32, f64, i32
+from xdsl.dialects.builtin import f32, f64
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ir.walk import walk
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, MulFOp
 from tilewright.ops.reduce import ReduceOp, single_operation
 from tilewright.ops.shape import ReshapeOp, TransOp
-from tilewright.passes.rewriting import insert_before, replace
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import replace
 
 
 def raise_sums_to_dots(root: Operation, least: int = 1, precision: str = "ieee") -> bool:
@@ -71,31 +71,20 @@ def _multiply(op: ReduceOp, first: tuple[SSAValue, int], second: tuple[SSAValue,
     kind = element_type(op.operands[0].type)
     left, right = (first, second) if first[1] > second[1] else (second, first)
     rows, columns = right[1], left[1]
-    a = _matrix(left[0], (rows, summed), shape, op)
-    b = _matrix(right[0], (summed, columns), shape, op)
-    zero = ConstantOp.of(0.0, tile_type((shape[rows], shape[columns]), kind))
-    insert_before(zero, op)
-    made = DotOp.build_op([a, b, zero.results[0]], [zero.results[0].type], {"inputPrecision": precision})
-    insert_before(made, op)
-    replace(op, [made.results[0]])
+    x = _matrix(left[0], (rows, summed), shape, op)
+    y = _matrix(right[0], (summed, columns), shape, op)
+    made, b = tile_type((shape[rows], shape[columns]), kind), Builder(op)
+    replace(op, [b.make(DotOp, made, x, y, b.number(0.0, made), inputPrecision=precision)])
 
 
 def _matrix(value: SSAValue, dims: tuple[int, int], shape: Sequence[int], anchor: Operation) -> SSAValue:
     """A factor as a matrix of these dims of the product."""
-    kind, kept = element_type(value.type), sorted(dims)
+    b, kind, kept = Builder(anchor), element_type(value.type), sorted(dims)
     flat = tile_type(tuple(shape[dim] for dim in kept), kind)
     if isinstance(value.owner, ExpandDimsOp) and value.owner.operands[0].type == flat:
         matrix = value.owner.operands[0]
     else:
-        reshaped = ReshapeOp.create(operands=[value], result_types=[flat])
-        insert_before(reshaped, anchor)
-        matrix = reshaped.result
+        matrix = b.make(ReshapeOp, flat, value)
     if list(dims) == kept:
         return matrix
-    turned = TransOp.create(
-        operands=[matrix],
-        result_types=[tile_type(tuple(shape[dim] for dim in dims), kind)],
-        properties={"order": DenseArrayBase.from_list(i32, [1, 0])},
-    )
-    insert_before(turned, anchor)
-    return turned.result
+    return b.make(TransOp, tile_type(tuple(shape[dim] for dim in dims), kind), matrix, order=[1, 0])

@@ -15,7 +15,8 @@ from xdsl.ir import SSAValue
 from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
-from tilewright.passes.rewriting import replace, retype, transposed, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import replace, retype
 
 
 def sum_transposed(dot: DotOp, number: int, a: SSAValue, b: SSAValue) -> None:
@@ -29,14 +30,13 @@ def sum_transposed(dot: DotOp, number: int, a: SSAValue, b: SSAValue) -> None:
     loop, sum_ = dot.parent_op(), dot.c
     assert isinstance(loop, ForOp) and loop.next_op is not None
     kind = tile_type(shape_of(sum_.type)[::-1], element_type(sum_.type))
-    loop.operands[3 + number] = transposed(loop.operands[3 + number], loop)
+    loop.operands[3 + number] = Builder(loop).transposed(loop.operands[3 + number])
     result = loop.results[number]
     uses = list(result.uses)
     retype(result, kind)
     retype(sum_, kind)
     if uses:
-        view = transposed(result, loop.next_op)
+        view = Builder(loop.next_op).transposed(result)
         for use in uses:
             use.operation.operands[use.index] = view
-    made = value_before(DotOp.create(operands=[a, b, sum_], result_types=[kind], properties=dict(dot.properties)), dot)
-    replace(dot, [made])
+    replace(dot, [Builder(dot).again(dot, kind, a, b, sum_)])

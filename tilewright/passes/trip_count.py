@@ -24,12 +24,12 @@ from tilewright.analysis.bounds import FAR, wide_numbers
 from tilewright.analysis.constants import constant_of
 from tilewright.base.order import operands_first
 from tilewright.ir.effect_traits import is_without_effects
-from tilewright.ir.types import bit_width, i1, i32, i64
+from tilewright.ir.types import i32, i64
 from tilewright.ir.values import defining_op, is_inside, is_tile
-from tilewright.ops.casts import ExtSIOp, ExtUIOp, TruncIOp
-from tilewright.ops.constant import ConstantOp
+from tilewright.ops.casts import ExtUIOp
 from tilewright.ops.elementwise import AddIOp, AndIOp, CmpIOp, DivSIOp, MaxSIOp, MinSIOp, MulIOp, OrIOp, SubIOp, XOrIOp
 from tilewright.ops.spec import ring_of
+from tilewright.passes.building import Builder
 from tilewright.passes.masks import INVERSE
 from tilewright.passes.rewriting import move_before
 
@@ -171,8 +171,7 @@ _FOLDED: Mapping[type[Operation], Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Preheader:
+class Preheader(Builder):
     """Puts integer arithmetic of one type in front of a loop.
 
     Args:
@@ -180,27 +179,20 @@ class Preheader:
         type_: of the numbers, i32 or i64.
     """
 
-    loop: Operation
-    type_: Attribute
-
-    def put(self, op: Operation) -> SSAValue:
-        """Insert an operation; its result."""
-        block = self.loop.parent_block()
-        assert block is not None
-        op.location = self.loop.location
-        block.insert_op_before(op, self.loop)
-        return op.results[0]
+    def __init__(self, loop: Operation, type_: Attribute) -> None:
+        super().__init__(loop)
+        self.type_ = type_
 
     def known(self, value: SSAValue | int) -> SSAValue:
         """A number as a value."""
-        return value if isinstance(value, SSAValue) else self.put(ConstantOp.of(value, self.type_))
+        return value if isinstance(value, SSAValue) else self.number(value, self.type_)
 
     def apply(self, kind: type[Operation], a: SSAValue | int, b: SSAValue | int) -> SSAValue:
         """The result of an operation with two operands, computed now where both are numbers."""
         left, right = (v if isinstance(v, int) else constant_of(v) for v in (a, b))
         if isinstance(left, int) and isinstance(right, int) and kind in _FOLDED:
             return self.known(_FOLDED[kind](left, right))
-        return self.put(kind.create(operands=[self.known(a), self.known(b)], result_types=[self.type_]))
+        return self.op(kind, self.known(a), self.known(b))
 
     def sum(self, of: Poly) -> SSAValue:
         """A polynomial of values that are known before the loop, or can be moved there."""
@@ -235,14 +227,8 @@ class Preheader:
 
     def converted(self, value: SSAValue) -> SSAValue:
         """A value with this type, computed before the loop."""
-        compute_before(value, self.loop)
-        if value.type == self.type_:
-            return value
-        number = constant_of(value)
-        if isinstance(number, int):
-            return self.known(number)
-        kind = ExtSIOp if bit_width(value.type) < bit_width(self.type_) else TruncIOp
-        return self.put(kind.create(operands=[value], result_types=[self.type_]))
+        compute_before(value, self.anchor)
+        return self.resized(value, self.type_)
 
     def end(self, bound: Bound, first: SSAValue, step: SSAValue | int) -> SSAValue:
         """The first number of the counter with which the loop no longer goes on."""
@@ -261,10 +247,8 @@ class Preheader:
         scale = self.known(bound.scale)
         quotient = self.apply(DivSIOp, limit, scale)  # toward zero: what is left has the sign of the limit
         left = self.apply(SubIOp, limit, self.apply(MulIOp, quotient, scale))
-        predicate = CmpIOp.PREDICATES["sge" if bound.inclusive else "sgt"]
-        properties = {"predicate": predicate}
-        more = self.put(CmpIOp.create(operands=[left, self.known(0)], result_types=[i1], properties=properties))
-        return self.apply(AddIOp, quotient, self.put(ExtUIOp.create(operands=[more], result_types=[self.type_])))
+        more = self.compare("sge" if bound.inclusive else "sgt", left, self.known(0))
+        return self.apply(AddIOp, quotient, self.cast(ExtUIOp, more, self.type_))
 
 
 def compute_before(root: SSAValue, loop: Operation) -> None:

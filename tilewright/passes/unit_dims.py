@@ -33,8 +33,9 @@ from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.scan import ScanOp
 from tilewright.ops.shape import ReshapeOp, TransOp, UnsplatOp
 from tilewright.ops.spec import dims_of
+from tilewright.passes.building import Builder
 from tilewright.passes.canonicalize import canonicalize
-from tilewright.passes.rewriting import insert_before, replace, retype, value_before
+from tilewright.passes.rewriting import replace, retype
 
 Dim = tuple[SSAValue, int]
 Ones = dict[SSAValue, tuple[int, ...]]
@@ -97,19 +98,11 @@ def _is_of_one_batch(dot: DotOp) -> bool:
     return len(shape) == 3 and shape[0] == 1
 
 
-def _reshaped(value: SSAValue, shape: Sequence[int], anchor: Operation) -> SSAValue:
-    """A tile under another shape, made in front of `anchor`."""
-    kind = tile_type(tuple(shape), element_type(value.type))
-    return value_before(ReshapeOp.create(operands=[value], result_types=[kind]), anchor)
-
-
 def _multiply_matrices(dot: DotOp) -> None:
     """A product of one batch as one of matrices."""
-    shape = shape_of(dot.d.type)
-    operands = [_reshaped(value, shape_of(value.type)[1:], dot) for value in dot.operands]
-    made = DotOp.create(operands=operands, result_types=[operands[2].type], properties=dict(dot.properties))
-    insert_before(made, dot)
-    replace(dot, [_reshaped(made.d, shape, dot)])
+    b, kinds = Builder(dot), [tile_type(shape_of(v.type)[1:], element_type(v.type)) for v in dot.operands]
+    operands = [b.make(ReshapeOp, kind, value) for kind, value in zip(kinds, dot.operands, strict=True)]
+    replace(dot, [b.make(ReshapeOp, dot.d.type, b.again(dot, kinds[2], *operands))])
 
 
 # --- classes of dims --------------------------------------------------------------------------------------
@@ -220,11 +213,11 @@ def _settle(op: Operation) -> None:
     if isinstance(op, ReduceOp | ScanOp | ExpandDimsOp) and op.attr_values()["axis"] == -1:
         replace(op, op.operands)  # nothing is left to go along
     elif isinstance(op, MakeRangeOp):
-        replace(op, [value_before(ConstantOp.of(op.attr_values()["start"], op.result.type), op)])
+        replace(op, [Builder(op).number(op.attr_values()["start"], op.result.type)])
     elif isinstance(op, ConstantOp):
         number = op.splat_value
         assert number is not None
-        replace(op, [value_before(ConstantOp.of(number, op.results[0].type), op)])
+        replace(op, [Builder(op).number(number, op.results[0].type)])
     elif isinstance(op, BroadcastOp | ExpandDimsOp | ReshapeOp | SplatOp | TransOp | UnsplatOp):
         _settle_view(op)
 
@@ -232,12 +225,12 @@ def _settle(op: Operation) -> None:
 def _settle_view(op: Operation) -> None:
     """An operation that moves elements alone, some of whose tiles may have become scalars."""
     (source,), (result,) = op.operands, op.results
-    repeats = isinstance(op, BroadcastOp)
+    b, repeats = Builder(op), isinstance(op, BroadcastOp)
     if repeats and len(shape_of(source.type)) > len(shape_of(result.type)):
-        source = value_before(UnsplatOp.create(operands=[source], result_types=[element_type(source.type)]), op)
+        source = b.make(UnsplatOp, element_type(source.type), source)
     if source.type == result.type and not (isinstance(op, TransOp) and shape_of(source.type)):
         replace(op, [source])
     elif not shape_of(source.type) and not isinstance(op, SplatOp):
-        replace(op, [value_before(SplatOp.create(operands=[source], result_types=[result.type]), op)])
+        replace(op, [b.make(SplatOp, result.type, source)])
     elif not shape_of(result.type) and not isinstance(op, UnsplatOp):
-        replace(op, [value_before(UnsplatOp.create(operands=[source], result_types=[result.type]), op)])
+        replace(op, [b.make(UnsplatOp, result.type, source)])

@@ -15,15 +15,15 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.iterations import is_unit
-from tilewright.ir.types import bit_width, i1, i32
+from tilewright.ir.types import bit_width, i32
 from tilewright.ir.values import defining_op, users_of
 from tilewright.ir.walk import every
-from tilewright.ops.casts import ExtSIOp, ExtUIOp, TruncIOp
-from tilewright.ops.constant import ConstantOp
+from tilewright.ops.casts import ExtSIOp, ExtUIOp
 from tilewright.ops.control import ANY_STEP, ForOp
-from tilewright.ops.elementwise import AddIOp, AndIOp, CmpIOp, DivUIOp, MaxUIOp, MinUIOp, MulIOp, SelectOp, SubIOp
+from tilewright.ops.elementwise import AddIOp, DivUIOp, MaxUIOp, MinUIOp, SubIOp
 from tilewright.ops.signs import always_positive, never_negative
-from tilewright.passes.rewriting import erase, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import erase
 
 _NEVER_TOO_MANY = 3  # by such a step no two numbers of a type have more iterations between them than it can count
 
@@ -34,7 +34,7 @@ def count_marked_loops(module: Operation) -> bool:
     for loop in marked:
         del loop.attributes[ANY_STEP]
         if not always_positive(loop.step):
-            _normalize(loop, _Before(loop, _number(loop)), rises=False)
+            _normalize(loop, rises=False)
     return bool(marked)
 
 
@@ -43,7 +43,7 @@ def normalize_loops(module: Operation) -> bool:
     changed = False
     for loop in every(module, ForOp):
         if not is_unit(loop) or bit_width(loop.lb.type) < bit_width(i32):
-            _normalize(loop, _Before(loop, _number(loop)), rises=True)
+            _normalize(loop, rises=True)
             changed = True
     return changed
 
@@ -53,72 +53,32 @@ def _number(loop: ForOp) -> Attribute:
     return i32 if bit_width(loop.lb.type) < bit_width(i32) else loop.lb.type
 
 
-class _Before:
-    """Puts arithmetic of one integer type in front of an operation; what is known is computed now.
-
-    Args:
-        anchor: the operation.
-        type_: of the numbers.
-    """
-
-    def __init__(self, anchor: Operation, type_: Attribute) -> None:
-        self.anchor, self.type = anchor, type_
-
-    def number(self, value: int) -> SSAValue:
-        return value_before(ConstantOp.of(value, self.type), self.anchor)
-
-    def make(self, kind: type[Operation], *operands: SSAValue) -> SSAValue:
-        return value_before(kind.create(operands=operands, result_types=[operands[-1].type]), self.anchor)
-
-    def less(self, a: SSAValue, by: int) -> SSAValue:
-        """A value less a number."""
-        return a if by == 0 else self.make(SubIOp, a, self.number(by)) if by > 0 else self.more(a, -by)
-
-    def more(self, a: SSAValue, by: int) -> SSAValue:
-        """A value and a number."""
-        return self.make(AddIOp, a, self.number(by))
-
-    def compare(self, predicate: str, a: SSAValue, b: SSAValue) -> SSAValue:
-        properties = {"predicate": CmpIOp.PREDICATES[predicate]}
-        return value_before(CmpIOp.create(operands=[a, b], result_types=[i1], properties=properties), self.anchor)
-
-    def cast(self, value: SSAValue, widen: type[Operation]) -> SSAValue:
-        """A value in this type, widened so if it is narrower."""
-        if value.type == self.type:
-            return value
-        known = constant_of(value)
-        if isinstance(known, int) and widen is ExtSIOp:
-            return self.number(known)
-        kind = widen if bit_width(value.type) < bit_width(self.type) else TruncIOp
-        return value_before(kind.create(operands=[value], result_types=[self.type]), self.anchor)
-
-
-def _normalize(loop: ForOp, b: _Before, *, rises: bool) -> None:
+def _normalize(loop: ForOp, *, rises: bool) -> None:
     """Have a loop count its iterations; `rises` if its step is positive."""
-    signed, counter = loop.unsignedCmp is None, loop.lb.type
-    lower, upper = (b.cast(bound, ExtSIOp if signed else ExtUIOp) for bound in (loop.lb, loop.ub))
-    step = b.cast(loop.step, ExtSIOp if signed or not rises else ExtUIOp)
+    b, signed, counter, kind = Builder(loop), loop.unsignedCmp is None, loop.lb.type, _number(loop)
+    widen = ExtSIOp if signed else ExtUIOp
+    lower, upper = (b.resized(bound, kind, widen) for bound in (loop.lb, loop.ub))
+    step = b.resized(loop.step, kind, widen if rises else ExtSIOp)
     count = _known(loop, rises) if signed else None
     if count is not None:
-        iterations = b.number(count)
+        iterations = b.number(count, kind)
     elif rises:
         iterations = _iterations_up(b, (lower, upper, step), signed=signed)
     else:
         iterations = _iterations(b, (lower, upper, step), "slt" if signed else "ult")
-    old, new = loop.induction_var, loop.body.block.insert_arg(b.type, 0)
-    inside, narrow = (_Before(_first_behind(new, loop), type_) for type_ in (b.type, counter))
-    way = new if constant_of(step) == 1 else inside.make(MulIOp, new, step)
-    narrow_way = narrow.cast(way, ExtSIOp)
+    old, new = loop.induction_var, loop.body.block.insert_arg(kind, 0)
+    inside = Builder(_first_behind(new, loop))
+    way = new if constant_of(step) == 1 else inside.mul(new, step)
+    narrow_way = inside.resized(way, counter)
     _count_down(old, loop.lb, narrow_way)
-    inside.anchor = narrow.anchor = _first_behind(narrow_way, loop)  # what stood there before may be gone
+    inside.anchor = _first_behind(narrow_way, loop)  # what stood there before may be gone
     if old.first_use is not None:
-        place = way if constant_of(lower) == 0 else inside.make(AddIOp, lower, way)
-        place = narrow.cast(place, ExtSIOp)
+        place = inside.resized(way if constant_of(lower) == 0 else inside.add(lower, way), counter)
         if place is not new:
             place.name_hint = old.name_hint
         old.replace_all_uses_with(place)
     loop.body.block.erase_arg(loop.body.block.args[1])
-    for operand, value in enumerate((b.number(0), iterations, b.number(1))):
+    for operand, value in enumerate((b.number(0, kind), iterations, b.number(1, kind))):
         loop.operands[operand] = value
     loop.properties.pop("unsignedCmp", None)
 
@@ -139,8 +99,7 @@ def _count_down(counter: SSAValue, lower: SSAValue, way: SSAValue) -> None:
             continue
         for inner in users_of(distance.results[0]):
             if isinstance(inner, AddIOp) and _is_same(inner.operands[1], lower):
-                made = SubIOp.create(operands=[distance.operands[0], way], result_types=[way.type])
-                place = value_before(made, inner)
+                place = Builder(inner).sub(distance.operands[0], way)
                 place.name_hint = inner.results[0].name_hint
                 inner.results[0].replace_all_uses_with(place)
                 erase(inner)
@@ -161,7 +120,7 @@ def _known(loop: ForOp, rises: bool) -> int | None:
     return count if count < 1 << bit_width(_number(loop)) - 1 else None
 
 
-def _iterations_up(b: _Before, limits: tuple[SSAValue, SSAValue, SSAValue], *, signed: bool) -> SSAValue:
+def _iterations_up(b: Builder, limits: tuple[SSAValue, SSAValue, SSAValue], *, signed: bool) -> SSAValue:
     """How many numbers lie on the way from the first up to the second, which is not among them, by steps of the third:
     the last one's number and one more, if there is a way.
 
@@ -169,32 +128,40 @@ def _iterations_up(b: _Before, limits: tuple[SSAValue, SSAValue, SSAValue], *, s
     """
     lower, upper, step = limits
     start, by = (constant_of(value) for value in (lower, step))
-    distance = b.less(upper, start) if isinstance(start, int) else b.make(SubIOp, upper, lower)
+    distance = _less(b, upper, start) if isinstance(start, int) else b.sub(upper, lower)
     fits = signed and never_negative(lower, proven=True)
     if by == 1 and fits:
         count = distance
     else:
-        last = b.less(distance, 1)
-        last = last if by == 1 else b.make(DivUIOp, last, step)
+        last = _less(b, distance, 1)
+        last = last if by == 1 else b.op(DivUIOp, last, step)
         if not fits and not (isinstance(by, int) and by >= _NEVER_TOO_MANY):
-            last = b.make(MinUIOp, last, b.number(_most(b) - 1))
-        count = b.more(last, 1)
+            last = b.op(MinUIOp, last, _last(b, upper.type))
+        count = b.add(last, b.number(1, upper.type))
     some = b.compare("slt" if signed else "ult", lower, upper)
-    return b.make(SelectOp, some, count, b.number(0))
+    return b.choose(some, count, b.number(0, upper.type))
 
 
-def _most(b: _Before) -> int:
-    return (1 << bit_width(b.type) - 1) - 1
+def _less(b: Builder, value: SSAValue, by: int) -> SSAValue:
+    """A value less a number."""
+    if by == 0:
+        return value
+    return b.op(SubIOp if by > 0 else AddIOp, value, b.number(abs(by), value.type))
 
 
-def _iterations(b: _Before, limits: tuple[SSAValue, SSAValue, SSAValue], less: str) -> SSAValue:
+def _last(b: Builder, kind: Attribute) -> SSAValue:
+    """The number of the last iteration of the most that a type counts."""
+    return b.number((1 << bit_width(kind) - 1) - 2, kind)
+
+
+def _iterations(b: Builder, limits: tuple[SSAValue, SSAValue, SSAValue], less: str) -> SSAValue:
     """How many numbers lie on the way from the first to the second by steps of the third, whatever its sign."""
     lower, upper, step = limits
-    zero, one = b.number(0), b.number(1)
+    zero, one = b.number(0, upper.type), b.number(1, upper.type)
     rises, falls = b.compare("sgt", step, zero), b.compare("slt", step, zero)
-    distance = b.make(SelectOp, rises, b.make(SubIOp, upper, lower), b.make(SubIOp, lower, upper))
-    size = b.make(SelectOp, rises, step, b.make(SubIOp, zero, step))
-    down = b.make(AndIOp, falls, b.compare(less, upper, lower))
-    some = b.make(SelectOp, rises, b.compare(less, lower, upper), down)
-    last = b.make(DivUIOp, b.make(SubIOp, distance, one), b.make(MaxUIOp, size, one))
-    return b.make(SelectOp, some, b.make(AddIOp, b.make(MinUIOp, last, b.number(_most(b) - 1)), one), zero)
+    distance = b.choose(rises, b.sub(upper, lower), b.sub(lower, upper))
+    size = b.choose(rises, step, b.sub(zero, step))
+    down = b.both(falls, b.compare(less, upper, lower))
+    some = b.choose(rises, b.compare(less, lower, upper), down)
+    last = b.op(DivUIOp, b.sub(distance, one), b.op(MaxUIOp, size, one))
+    return b.choose(some, b.add(b.op(MinUIOp, last, _last(b, upper.type)), one), zero)

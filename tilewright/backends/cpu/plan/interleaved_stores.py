@@ -32,7 +32,8 @@ from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import StoreOp
 from tilewright.ops.shape import JoinOp, ReshapeOp
-from tilewright.passes.rewriting import erase, insert_before, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import erase, insert_before
 
 _MOST = 4
 """Stores that are joined."""
@@ -152,19 +153,17 @@ def _join(stores: list[StoreOp], last: StoreOp) -> None:
 def _side_by_side(tiles: list[SSAValue], anchor: Operation) -> SSAValue:
     """A tile with one more dim, along which the elements of all tiles lie."""
     shape, element = shape_of(tiles[0].type), element_type(tiles[0].type)
-    joined = tile_type((*shape, len(tiles)), element)
+    joined, b = tile_type((*shape, len(tiles)), element), Builder(anchor)
     if element == i1 and all(tile is tiles[0] for tile in tiles):  # one mask for all, as planners know masks
-        axis = {"axis": len(shape)}
-        column = value_before(ExpandDimsOp.build_op([tiles[0]], [tile_type((*shape, 1), element)], axis), anchor)
-        return value_before(BroadcastOp.build_op([column], [joined]), anchor)
-    made = _joined(tiles, anchor)
-    return value_before(ReshapeOp.build_op([made], [joined]), anchor) if len(tiles) > 2 else made
+        column = b.make(ExpandDimsOp, tile_type((*shape, 1), element), tiles[0], axis=len(shape))
+        return b.make(BroadcastOp, joined, column)
+    made = _joined(tiles, b)
+    return b.make(ReshapeOp, joined, made) if len(tiles) > 2 else made
 
 
-def _joined(tiles: list[SSAValue], anchor: Operation) -> SSAValue:
+def _joined(tiles: list[SSAValue], b: Builder) -> SSAValue:
     """A tile with a dim of two for each bit of the number of a tile, the lowest bit last."""
     if len(tiles) == 1:
         return tiles[0]
-    sides = [_joined(tiles[side::2], anchor) for side in (0, 1)]
-    kind = tile_type((*shape_of(sides[0].type), 2), element_type(sides[0].type))
-    return value_before(JoinOp.build_op(sides, [kind]), anchor)
+    sides = [_joined(tiles[side::2], b) for side in (0, 1)]
+    return b.make(JoinOp, tile_type((*shape_of(sides[0].type), 2), element_type(sides[0].type)), *sides)

@@ -25,8 +25,8 @@ from tilewright.ops.casts import is_exact
 from tilewright.ops.control import FuncOp
 from tilewright.ops.dot import DotOp, accumulators
 from tilewright.ops.shape import TransOp
+from tilewright.passes.building import Builder
 from tilewright.passes.dce import eliminate_dead_code
-from tilewright.passes.rewriting import value_before
 
 _Chain = list[SSAValue]
 
@@ -79,6 +79,5 @@ def _transposed(chain: _Chain, anchor: Operation) -> SSAValue:
     for step in reversed(steps):
         op = defining_op(step)
         if isinstance(op, TransOp):
-            types = [with_element(step.type, kind)]
-            value = value_before(TransOp.create(operands=[value], result_types=types, properties=op.properties), anchor)
+            value = Builder(anchor).again(op, with_element(step.type, kind), value)
     return value

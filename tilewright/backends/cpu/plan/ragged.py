@@ -14,7 +14,8 @@ from tilewright.ir.types import element_type, shape_of, tile_type
 from tilewright.ir.walk import every
 from tilewright.ops.function import FuncOp
 from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, TransOp
-from tilewright.passes.rewriting import insert_before, replace
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import replace
 
 
 def rewrite_ragged_cats(function: FuncOp) -> None:
@@ -27,10 +28,7 @@ def rewrite_ragged_cats(function: FuncOp) -> None:
 def _rewrite(op: CatOp) -> None:
     shape, element = shape_of(op.lhs.type), element_type(op.lhs.type)
     rank = len(shape)
-    joined = JoinOp.build_op([op.lhs, op.rhs], [tile_type((*shape, 2), element)])
-    order = (rank, *range(rank))
-    turned = TransOp.build_op([joined.result], [tile_type((2, *shape), element)], {"order": order})
-    flat = ReshapeOp.build_op([turned.result], [op.result.type])
-    for new in (joined, turned, flat):
-        insert_before(new, op)
-    replace(op, [flat.result])
+    order, b = (rank, *range(rank)), Builder(op)
+    joined = b.make(JoinOp, tile_type((*shape, 2), element), op.lhs, op.rhs)
+    turned = b.make(TransOp, tile_type((2, *shape), element), joined, order=order)
+    replace(op, [b.make(ReshapeOp, op.result.type, turned)])

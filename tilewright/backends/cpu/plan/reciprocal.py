@@ -22,13 +22,13 @@ from tilewright.backends.cpu.plan.subjects import RECIPROCAL
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import TileOp
-from tilewright.ir.types import element_type, i1, ir_name, scalar_type, shape_of, tile_type
+from tilewright.ir.types import element_type, i1, ir_name, scalar_type, shape_of, tile_type, with_element
 from tilewright.ir.walk import every
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
-from tilewright.ops.constant import ConstantOp
-from tilewright.ops.elementwise import AbsFOp, CmpFOp, DivFOp, SelectOp
+from tilewright.ops.elementwise import AbsFOp, CmpFOp, DivFOp
 from tilewright.ops.function import FuncOp
-from tilewright.passes.rewriting import replace, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import replace
 
 LARGEST = 2.0**126  # where neither a number nor its reciprocal is larger, both are normal
 
@@ -73,32 +73,20 @@ def _rewrite(op: Operation, repeat: Operation, made: dict[SSAValue, Sequence[SSA
     if repeated not in made:
         inner = repeat.operands[0].owner
         way = [inner, repeat] if isinstance(inner, ExpandDimsOp) else [repeat]  # to divide as few as there are
-        divisor, place = way[0].operands[0], way[0]
-        once = _one_over(divisor, place)
-        made[repeated] = [_along(way, value) for value in (once, _larger(divisor, once, place))]
-    operands = [*op.operands, *made[repeated]]
-    replace(op, [value_before(DivideByRowOp.create(operands=operands, result_types=[op.results[0].type]), op)])
+        divisor, b = way[0].operands[0], Builder(way[0])
+        once = b.op(DivFOp, b.number(1.0, divisor.type), divisor)
+        made[repeated] = [_along(way, value) for value in (once, _larger(b, divisor, once))]
+    replace(op, [Builder(op).make(DivideByRowOp, op.results[0].type, *op.operands, *made[repeated])])
 
 
 def _along(way: Sequence[Operation], value: SSAValue) -> SSAValue:
     """What a value becomes by operations that repeat it, in front of the last."""
     for op in way:
-        result = tile_type(shape_of(op.results[0].type), element_type(value.type))
-        again = type(op).create(operands=[value], result_types=[result], properties=dict(op.properties))
-        value = value_before(again, way[-1])
+        value = Builder(way[-1]).again(op, tile_type(shape_of(op.results[0].type), element_type(value.type)), value)
     return value
 
 
-def _one_over(value: SSAValue, place: Operation) -> SSAValue:
-    one = value_before(ConstantOp.of(1.0, value.type), place)
-    return value_before(DivFOp.create(operands=[one, value], result_types=[value.type]), place)
-
-
-def _larger(value: SSAValue, once: SSAValue, place: Operation) -> SSAValue:
+def _larger(b: Builder, divisor: SSAValue, once: SSAValue) -> SSAValue:
     """The size of a divisor or of its reciprocal: up to `LARGEST` both are normal numbers."""
-    type_ = value.type
-    sides = [value_before(AbsFOp.create(operands=[v], result_types=[type_]), place) for v in (value, once)]
-    properties = {"predicate": CmpFOp.PREDICATES["ogt"]}
-    truth = tile_type(shape_of(type_), i1)
-    first = value_before(CmpFOp.create(operands=sides, result_types=[truth], properties=properties), place)
-    return value_before(SelectOp.create(operands=[first, *sides], result_types=[type_]), place)
+    one, other = (b.op(AbsFOp, value) for value in (divisor, once))
+    return b.choose(b.make(CmpFOp, with_element(one.type, i1), one, other, predicate="ogt"), one, other)

@@ -9,15 +9,14 @@ first. The matrix of a product in memory stays one.
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import DenseArrayBase, f32, i32
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects.builtin import f32
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis
 from tilewright.analysis.matrices import memory_operand, strip_views
 from tilewright.backends.cpu.plan.recompute import is_lazy
 from tilewright.backends.cpu.plan.subjects import DOT_AS_SUM
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.ir.attrs import I32
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, ir_name, shape_of, tile_type
 from tilewright.ir.values import defining_op
@@ -27,10 +26,10 @@ from tilewright.ops.casts import ExtFOp, SIToFPOp, TruncFOp, UIToFPOp
 from tilewright.ops.control import FuncOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, MulFOp
-from tilewright.ops.reduce import ReduceOp, ReduceReturnOp
 from tilewright.ops.shape import TransOp
+from tilewright.passes.building import Builder
 from tilewright.passes.dce import eliminate_dead_code
-from tilewright.passes.rewriting import insert_before, replace, value_before
+from tilewright.passes.rewriting import replace
 
 _EXACT = {"bf16": 8, "f16": 11}  # bits of an integer that the type holds
 
@@ -69,38 +68,20 @@ def _computed(dot: DotOp) -> Answer[DotOp]:
 
 
 def _sum(dot: DotOp) -> None:
-    (_, k), n = shape_of(dot.a.type), shape_of(dot.b.type)[1]
-    order = {"order": DenseArrayBase.from_list(i32, [1, 0])}
-    column = TransOp.create(
-        operands=[dot.a], result_types=[tile_type((k, 1), element_type(dot.a.type))], properties=order
-    )
-    whole, row = tile_type((k, n), f32), tile_type((n,), f32)
-    repeated = BroadcastOp.create(operands=[_wide(value_before(column, dot), dot)], result_types=[whole])
-    factors = [value_before(repeated, dot), _wide(dot.b, dot)]
-    product = value_before(MulFOp.create(operands=factors, result_types=[whole]), dot)
-    body = Block(arg_types=[f32, f32])
-    both = AddFOp.create(operands=list(body.args), result_types=[f32])
-    body.add_ops([both, ReduceReturnOp.create(operands=list(both.results))])
-    for op in body.ops:
-        op.location = dot.location
-    properties: dict[str, Attribute] = {"axis": I32.encode(0)}  # type: ignore[dict-item]
-    total = ReduceOp.create(operands=[product], result_types=[row], properties=properties, regions=[Region(body)])
-    widened = ExpandDimsOp.create(
-        operands=[value_before(total, dot)], result_types=[dot.d.type], properties=dict(properties)
-    )
-    added = AddFOp.create(operands=[dot.c, value_before(widened, dot)], result_types=[dot.d.type])
-    insert_before(added, dot)
-    replace(dot, [added.results[0]])
+    (_, k), n, b = shape_of(dot.a.type), shape_of(dot.b.type)[1], Builder(dot)
+    column = b.make(TransOp, tile_type((k, 1), element_type(dot.a.type)), dot.a, order=[1, 0])
+    whole = tile_type((k, n), f32)
+    product = b.op(MulFOp, b.make(BroadcastOp, whole, _wide(column, b)), _wide(dot.b, b))
+    total = b.make(ExpandDimsOp, dot.d.type, b.reduced(AddFOp, product, 0), axis=0)
+    replace(dot, [b.op(AddFOp, dot.c, total)])
 
 
-def _wide(value: SSAValue, anchor: Operation) -> SSAValue:
+def _wide(value: SSAValue, b: Builder) -> SSAValue:
     """A tile of f32; what was small integers before it was a half is made of these."""
     kind, number = tile_type(shape_of(value.type), f32), _integer(value)
     if value.type == kind:
         return value
-    if number is not None:
-        return value_before(type(number).create(operands=number.operands, result_types=[kind]), anchor)
-    return value_before(ExtFOp.create(operands=[value], result_types=[kind]), anchor)
+    return b.make(ExtFOp, kind, value) if number is None else b.again(number, kind, *number.operands)
 
 
 def _integer(value: SSAValue) -> Operation | None:

@@ -24,7 +24,7 @@ from tilewright.ir.types import shape_of
 from tilewright.ir.walk import every
 from tilewright.ops.control import FuncOp
 from tilewright.ops.dot import DotOp
-from tilewright.passes.rewriting import transposed
+from tilewright.passes.building import Builder
 from tilewright.passes.transposed_sums import sum_transposed
 
 
@@ -37,7 +37,7 @@ def swap_dot_operands(function: FuncOp, decisions: Decisions) -> bool:
         if number is None or not matrix or not (_is_column(dot) or _lies_across(dot.a)):
             continue
         if decisions.note(SWAPPED, dot, _swapped(dot)) is not None:
-            sum_transposed(dot, number, transposed(dot.b, dot), transposed(dot.a, dot))
+            sum_transposed(dot, number, *(Builder(dot).transposed(value) for value in (dot.b, dot.a)))
             changed = True
     return changed
 

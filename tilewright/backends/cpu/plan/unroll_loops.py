@@ -21,14 +21,14 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.values import is_tile
 from tilewright.ir.walk import among, every
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.memory import is_volatile
+from tilewright.passes.building import Builder
 from tilewright.passes.canonicalize import canonicalize
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
-from tilewright.passes.rewriting import insert_before, replace, value_before
+from tilewright.passes.rewriting import insert_before, replace
 
 
 def unroll_short_loops(function: FuncOp, decisions: Decisions) -> bool:
@@ -74,7 +74,7 @@ def _unroll(loop: ForOp, iterations: range) -> None:
     last = body.last_op
     assert last is not None
     for number in iterations:
-        counter = value_before(ConstantOp.of(number, loop.induction_var.type), loop)
+        counter = Builder(loop).number(number, loop.induction_var.type)
         values: dict[SSAValue, SSAValue] = dict(zip(body.args, (counter, *carried), strict=True))
         for op in body.ops:
             if op is not last:

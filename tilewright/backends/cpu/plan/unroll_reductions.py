@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 
-from xdsl.dialects.builtin import DenseArrayBase, i32
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis
@@ -35,7 +34,8 @@ from tilewright.ops.memory import LoadOp, is_volatile
 from tilewright.ops.reduce import ReduceOp, single_operation
 from tilewright.ops.shape import ReshapeOp, SplitOp, TransOp
 from tilewright.ops.spec import spec_of
-from tilewright.passes.rewriting import insert_before, replace, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import insert_before, replace
 
 
 def unroll_reductions(function: FuncOp, decisions: Decisions) -> bool:
@@ -130,19 +130,16 @@ def _along_others(pointer: SSAValue, index: Index, axis: int, analysis: AffineAn
 
 
 def _rewrite(op: ReduceOp, count: int) -> None:
-    body, result = _combined(op), op.results[0]
+    body, result, b = _combined(op), op.results[0], Builder(op)
     assert body is not None
     value, axis = op.operands[0], property_int(op, "axis")
     shape, element = shape_of(value.type), element_type(value.type)
     order = [dim for dim in range(len(shape)) if dim != axis] + [axis]
     if order[axis] != axis:
-        properties = {"order": DenseArrayBase.from_list(i32, order)}
-        kind = tile_type(tuple(shape[dim] for dim in order), element)
-        value = value_before(TransOp.create(operands=[value], result_types=[kind], properties=properties), op)
+        value = b.make(TransOp, tile_type(tuple(shape[dim] for dim in order), element), value, order=order)
     first, *rest = _sliced(value, op)[:count]
     for part in rest:
-        made = type(body).create(operands=[first, part], result_types=[result.type], properties=dict(body.properties))
-        first = value_before(made, op)
+        first = b.again(body, result.type, first, part)
     replace(op, [first])
 
 
@@ -151,10 +148,10 @@ def _sliced(value: SSAValue, anchor: Operation) -> list[SSAValue]:
     *rest, extent = shape_of(value.type)
     if extent == 1:
         kind = tile_type(tuple(rest), element_type(value.type))
-        return [value_before(ReshapeOp.build_op([value], [kind]), anchor)]
+        return [Builder(anchor).make(ReshapeOp, kind, value)]
     pairs = tile_type((*rest, extent // 2, 2), element_type(value.type))
     half = tile_type((*rest, extent // 2), element_type(value.type))
-    split = SplitOp.build_op([value_before(ReshapeOp.build_op([value], [pairs]), anchor)], [half, half])
+    split = SplitOp.build_op([Builder(anchor).make(ReshapeOp, pairs, value)], [half, half])
     insert_before(split, anchor)
     even, odd = (_sliced(part, anchor) for part in split.results)
     return [part for pair in zip(even, odd, strict=True) for part in pair]

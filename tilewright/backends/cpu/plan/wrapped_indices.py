@@ -23,16 +23,18 @@ from tilewright.backends.cpu.plan.subjects import WRAPPED
 from tilewright.base.assumptions import POSITIVE_DIVISORS, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.types import element_type, i1, shape_of, tile_type, with_element
+from tilewright.ir.types import element_type, i1, shape_of, tile_type
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ir.walk import walk
 from tilewright.ops.broadcast import BroadcastOp, SplatOp
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.elementwise import AndIOp, CmpIOp, MinSIOp, RemSIOp, SelectOp
+from tilewright.ops.elementwise import CmpIOp, MinSIOp, RemSIOp, SelectOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import ReshapeOp
 from tilewright.ops.signs import never_negative
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,32 +128,16 @@ def _form(held: _Held, analysis: AffineAnalysis) -> Form | None:
 
 
 def _rewrite(held: _Held, slices: Slices) -> None:
-    block, op = held.op.parent_block(), held.op
-    assert block is not None
-    test = CmpIOp.create(
-        operands=[held.left, held.right],
-        result_types=[with_element(held.plain.type, i1)],
-        properties={"predicate": CmpIOp.PREDICATES[held.predicate]},
-    )
-    block.insert_op_before(test, op)
-    keep = test.results[0]
+    keep = Builder(held.op).compare(held.predicate, held.left, held.right)
     for load, dim in slices.loads.items():
         _mask(load, keep, dim)
-    op.results[0].replace_all_uses_with(held.plain)
-    block.erase_op(op)
+    replace(held.op, [held.plain])
 
 
 def _mask(load: LoadOp, keep: SSAValue, dim: int) -> None:
     """Have a load leave out the rows, along its `dim`, of which `keep` is not true."""
-    block, shape = load.parent_block(), shape_of(load.results[0].type)
-    assert block is not None
+    b, shape = Builder(load), shape_of(load.results[0].type)
     thin = tuple(extent if d == dim else 1 for d, extent in enumerate(shape))
-    column = ReshapeOp.create(operands=[keep], result_types=[tile_type(thin, i1)])
-    mask = BroadcastOp.create(operands=[column.results[0]], result_types=[tile_type(shape, i1)])
-    block.insert_ops_before([column, mask], load)
-    kept, other = mask.results[0], [load.other] if load.other is not None else []
-    if load.mask is not None:
-        both = AndIOp.create(operands=[load.mask, kept], result_types=[kept.type])
-        block.insert_op_before(both, load)
-        kept = both.results[0]
-    load.operands = [load.ptr, kept, *other]
+    kept = b.make(BroadcastOp, tile_type(shape, i1), b.make(ReshapeOp, tile_type(thin, i1), keep))
+    kept = kept if load.mask is None else b.both(load.mask, kept)
+    load.operands = [load.ptr, kept, *([load.other] if load.other is not None else [])]

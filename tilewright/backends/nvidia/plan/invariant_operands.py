@@ -14,18 +14,17 @@ from tilewright.analysis.constants import constant_of
 from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.plan.dots import is_wgmma
 from tilewright.backends.nvidia.plan.prefetch import loads_ahead
-from tilewright.ir.types import i1, shape_of, tile_type
+from tilewright.ir.types import i1
 from tilewright.ir.values import users_of
 from tilewright.ir.walk import among, every
-from tilewright.ops.broadcast import SplatOp
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.elementwise import AndIOp, CmpIOp
+from tilewright.ops.elementwise import CmpIOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import TransOp
+from tilewright.passes.building import Builder
 from tilewright.passes.licm import defined_outside, hoist_loop_invariants
-from tilewright.passes.rewriting import move_before, value_before
+from tilewright.passes.rewriting import move_before
 
 
 def load_operands_once(module: ModuleOp, num_warps: int, arch: Arch) -> bool:
@@ -65,13 +64,10 @@ def _hoist(load: LoadOp, loop: ForOp) -> None:
     if first is not None and last is not None and first < last:
         return
     less = "ult" if loop.unsignedCmp is not None else "slt"
-    runs = value_before(_comparison(less, loop.lb, loop.ub), load)
-    kind = tile_type(shape_of(load.result.type), i1)
-    mask = value_before(SplatOp.create(operands=[runs], result_types=[kind]), load)
-    if load.mask is not None:
-        mask = value_before(AndIOp.create(operands=[load.mask, mask], result_types=[kind]), load)
-    other = load.other or value_before(ConstantOp.of(0, load.result.type), load)
-    load.operands = [load.ptr, mask, other]
+    b = Builder(load)
+    mask = b.like(b.compare(less, loop.lb, loop.ub), load.result)
+    mask = mask if load.mask is None else b.both(load.mask, mask)
+    load.operands = [load.ptr, mask, load.other or b.number(0, load.result.type)]
 
 
 def _comparison(predicate: str, one: SSAValue, other: SSAValue) -> Operation:

@@ -30,13 +30,13 @@ from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import bit_width, element_type, i32, shape_of
 from tilewright.ir.values import defining_op, is_tile, property_int
 from tilewright.ir.walk import among, walk
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, FuncOp, YieldOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.reduce import ReduceOp, single_operation
 from tilewright.ops.spec import spec_of
+from tilewright.passes.building import Builder
 from tilewright.passes.dce import eliminate_dead_code, is_removable
-from tilewright.passes.rewriting import erase, insert_before, value_before
+from tilewright.passes.rewriting import erase, insert_before
 
 
 @dataclass(slots=True)
@@ -201,8 +201,8 @@ def _write(one: _Pass) -> None:
     """Put the loop in front of the last of its ends, and let its results stand for those of the reductions."""
     last = one.ends[-1][0]
     sums = [op for op, _ in one.ends if isinstance(op, ReduceOp)]
-    firsts = [value_before(ConstantOp.of(_neutral(op), op.results[0].type), last) for op in sums]
-    bounds = [value_before(ConstantOp.of(number, i32), last) for number in (0, one.length, one.width)]
+    firsts = [Builder(last).number(_neutral(op), op.results[0].type) for op in sums]
+    bounds = [Builder(last).number(number, i32) for number in (0, one.length, one.width)]
     body = Block(arg_types=[i32, *(value.type for value in firsts)])
     end = YieldOp.create(operands=list(body.args[1:]))
     body.add_op(end)
@@ -227,7 +227,7 @@ def _write(one: _Pass) -> None:
             properties=dict(join.properties),
             attributes=dict(join.attributes),
         )
-        joined.append(value_before(both, end))
+        joined.append(Builder(end).put(both))
     end.operands = joined
     for op, result in zip(sums, loop.results, strict=True):
         op.results[0].replace_all_uses_with(result)

@@ -30,7 +30,8 @@ from tilewright.layouts.conversion import plan_conversion
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.shared import hardware_swizzled, row_major, widest_swizzle
 from tilewright.ops.dot import DotOp
-from tilewright.passes.rewriting import erase, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import erase
 
 OPERAND_LAYOUTS = ("tw.layout_a", "tw.layout_b")
 _CHUNK = 16  # bytes that a swizzle keeps together
@@ -82,7 +83,7 @@ def _buffer(convert: ConvertLayoutOp, known: dict[Operation, SSAValue]) -> SSAVa
     source = convert.src
     shape, element = shape_of(source.type), element_type(source.type)
     type_ = memdesc_type(shape, element, buffer_layout(layout_of(source), shape, memory_bits(element)))
-    return value_before(LocalAllocOp.create(operands=[source], result_types=[type_]), convert)
+    return Builder(convert).make(LocalAllocOp, type_, source)
 
 
 def buffer_layout(source: LinearLayout, shape: tuple[int, ...], bits: int) -> LinearLayout:

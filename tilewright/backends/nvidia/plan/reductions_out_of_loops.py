@@ -23,13 +23,13 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.ir.walk import contains, every
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import AddFOp, MulFOp
 from tilewright.ops.reduce import ReduceOp, single_operation
 from tilewright.ops.spec import spec_of
-from tilewright.passes.rewriting import erase, retype, value_before
+from tilewright.passes.building import Builder
+from tilewright.passes.rewriting import erase, retype
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +112,24 @@ def _move(loop: ForOp, found: _Gathering) -> None:
     assert end is not None
     monoid = spec_of(found.join).monoid
     assert monoid is not None
-    neutral = value_before(ConstantOp.of(monoid.identity(bit_width(element_type(tile.type))), tile.type), loop)
+    neutral = Builder(loop).number(monoid.identity(bit_width(element_type(tile.type))), tile.type)
     loop.operands[3 + found.number] = neutral
     result = loop.results[found.number]
     for value in (carried, result):
         retype(value, tile.type)
     join, reduction = found.join, found.reduction
-    made = value_before(type(join).create(operands=[carried, tile], result_types=[tile.type]), join)
+    made = Builder(join).op(type(join), carried, tile)
     join.results[0].replace_all_uses_with(made)
     erase(join)
     following = loop.next_op
     assert following is not None
     uses = list(result.uses)
-    behind = value_before(
-        ReduceOp.create(
-            operands=[result], result_types=[first.type], properties=reduction.properties.copy(),
-            regions=[reduction.detach_region(0)],
-        ),
-        following,
+    behind = ReduceOp.create(
+        operands=[result], result_types=[first.type], properties=reduction.properties.copy(),
+        regions=[reduction.detach_region(0)],
     )  # fmt: skip
-    whole = value_before(type(join).create(operands=[first, behind], result_types=[first.type]), following)
+    b = Builder(following)
+    whole = b.op(type(join), first, b.put(behind))
     for use in uses:
         use.operation.operands[use.index] = whole
     erase(reduction)

@@ -35,7 +35,6 @@ from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, i32, i64, shape_of, tile_type
 from tilewright.ir.walk import every, walk
 from tilewright.ops.casts import ExtSIOp, TruncIOp
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.descriptor import DescriptorLoadOp, MakeTensorDescOp, TensorDescType
 from tilewright.ops.dot import DotOp
@@ -43,11 +42,12 @@ from tilewright.ops.elementwise import MinSIOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import TransOp
+from tilewright.passes.building import Builder
 from tilewright.passes.canonicalize import canonicalize
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.licm import hoist_loop_invariants
-from tilewright.passes.rewriting import replace, value_before
+from tilewright.passes.rewriting import replace
 from tilewright.passes.trip_count import Preheader
 
 _OUTSIDE = FARTHEST - 512
@@ -150,26 +150,24 @@ def _rewrite(load: LoadOp, box: Box, first: Operation) -> None:
         result_types=[TensorDescType(block)],
         attributes={FROM_POINTERS: DenseArrayBase.from_list(builtin_i32, sorted(p.index for p in box.natural))},
     )
-    desc = value_before(maker, first)
+    desc = Builder(first).put(maker)
     places = [_place(load, side, wide=box.wide) for side in box.sides]
     hints = {name: value for name, value in load.properties.items() if name == "cachePolicy"}
     read = DescriptorLoadOp.create(operands=[desc, *places], result_types=[block], properties=hints)
-    tile = value_before(read, load)
+    tile = Builder(load).put(read)
     if box.order != tuple(range(len(shape))):
-        order = DenseArrayBase.from_list(builtin_i32, list(inverse_order(box.order)))
-        turned = TransOp.create(operands=[tile], result_types=[load.result.type], properties={"order": order})
-        tile = value_before(turned, load)
+        tile = Builder(load).make(TransOp, load.result.type, tile, order=inverse_order(box.order))
     replace(load, [tile])
 
 
 def _number(value: SSAValue | int, type_: Attribute, anchor: Operation) -> SSAValue:
     """A parameter or a number as an integer of a type."""
     if isinstance(value, int):
-        return value_before(ConstantOp.of(value, type_), anchor)
+        return Builder(anchor).number(value, type_)
     if value.type == type_:
         return value
     kind = ExtSIOp if type_ == i64 else TruncIOp
-    return value_before(kind.create(operands=[value], result_types=[type_]), anchor)
+    return Builder(anchor).cast(kind, value, type_)
 
 
 def _place(load: LoadOp, side: Side, *, wide: bool) -> SSAValue:

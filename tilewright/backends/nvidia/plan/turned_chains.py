@@ -37,9 +37,10 @@ from tilewright.ops.constant import ConstantOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.shape import TransOp
 from tilewright.ops.spec import REGISTRY
+from tilewright.passes.building import Builder
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
-from tilewright.passes.rewriting import replace, transposed, value_before
+from tilewright.passes.rewriting import replace
 from tilewright.passes.transposed_sums import sum_transposed
 
 _LEAST_ROWS = 64  # of a product of whole groups of warps, and of one that is turned over
@@ -211,14 +212,14 @@ class _Turning:
             if number is None:
                 dot.operands[1] = self._back(dot.b, dot)
             else:
-                sum_transposed(dot, number, self.turned(dot.b), transposed(dot.a, dot))
+                sum_transposed(dot, number, self.turned(dot.b), Builder(dot).transposed(dot.a))
         for dot in dict.fromkeys(self.chain.left):
             if dot.parent_block() is not None:
                 dot.operands[0] = self._back(dot.a, dot)
 
     def _back(self, value: SSAValue, dot: DotOp) -> SSAValue:
         """A tile of the chain as it was, for a reader that does not turn."""
-        return transposed(self.turned(value), dot)
+        return Builder(dot).transposed(self.turned(value))
 
     def turned(self, value: SSAValue) -> SSAValue:
         """A tile of the chain with rows and columns exchanged, computed where it is computed as it was."""
@@ -233,20 +234,18 @@ class _Turning:
         op = value.owner
         assert isinstance(op, Operation)
         if isinstance(op, ConstantOp):
-            return transposed(value, op)
+            return Builder(op).transposed(value)
         kind = tile_type(shape_of(value.type)[::-1], element_type(value.type))
         if isinstance(op, DotOp):
-            operands = [transposed(op.b, op), transposed(op.a, op), self.turned(op.c)]
-            dot = DotOp.create(operands=operands, result_types=[kind], properties=dict(op.properties))
-            return value_before(dot, op)
+            operands = [*(Builder(op).transposed(value) for value in (op.b, op.a)), self.turned(op.c)]
+            return Builder(op).again(op, kind, *operands)
         properties: dict[str, Attribute] = dict(op.properties)
         if isinstance(op, ExpandDimsOp):
             properties["axis"] = I32.encode(1 - op.attr_values()["axis"])  # type: ignore[assignment]
             operands = [op.src]
         else:
             operands = [self.turned(operand) for operand in op.operands]
-        made = type(op).create(operands=operands, result_types=[kind], properties=properties)
-        return value_before(made, op)
+        return Builder(op).put(type(op).create(operands=operands, result_types=[kind], properties=properties))
 
 
 __all__ = ["turn_chains"]
