@@ -13,7 +13,7 @@ import math
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
@@ -130,6 +130,16 @@ class Poly:
             self._hash = hash(frozenset(self.terms.items()))
         return self._hash
 
+    def at(self, value: Callable[[Atom], Poly]) -> Poly:
+        """The polynomial with others in the places of its atoms."""
+        total = ZERO
+        for monomial, coefficient in self.terms.items():
+            term = Poly.of(coefficient)
+            for atom in monomial:
+                term = term * value(atom)
+            total = total + term
+        return total
+
     def atoms(self) -> list[SSAValue]:
         """Scalars on which the value depends, in the order of the terms: code is made in it."""
         return list(dict.fromkeys([atom.value for monomial in self.terms for atom in monomial]))
@@ -150,6 +160,9 @@ _ONE: dict[Monomial, int] = {(): 1}
 ZERO = Poly({})
 _MOST_BITS = 63  # of a coordinate
 Residual = tuple[SSAValue, Index, Poly]
+_At = tuple[SSAValue, Index]
+_F = TypeVar("_F")
+_Maker = Callable[[SSAValue, Index], _F]
 
 
 @dataclass(slots=True)
@@ -217,16 +230,14 @@ def expanded(poly: Poly) -> Poly:
         parts = operands(value)
         return Poly.atom(value) if compute is None else compute(*[known[part] for part in parts])
 
-    total = ZERO
-    for monomial, coefficient in poly.terms.items():
-        term = Poly.of(coefficient)
-        for atom in monomial:
-            if not atom.unsigned:
-                for value in operands_first(atom.value, operands, known):
-                    known[value] = made_of(value)
-            term = term * (Poly({(atom,): 1}) if atom.unsigned else known[atom.value])
-        total = total + term
-    return total
+    def value_of(atom: Atom) -> Poly:
+        if atom.unsigned:
+            return Poly({(atom,): 1})
+        for value in operands_first(atom.value, operands, known):
+            known[value] = made_of(value)
+        return known[atom.value]
+
+    return poly.at(value_of)
 
 
 class AffineAnalysis:
@@ -243,8 +254,8 @@ class AffineAnalysis:
     def __init__(self, opaque: Callable[[SSAValue], bool], facts: ElementFacts | None = None) -> None:
         self._opaque, self.facts = opaque, facts
         self.taken_for: dict[SSAValue, Rule] = {}
-        self._ints: dict[tuple[SSAValue, Index], Form] = {}
-        self._pointers: dict[tuple[SSAValue, Index], PointerForm] = {}
+        self._ints: dict[_At, Form] = {}
+        self._pointers: dict[_At, PointerForm] = {}
         self._looked_at: set[SSAValue] = set()
 
     def is_opaque(self, value: SSAValue) -> bool:
@@ -267,16 +278,9 @@ class AffineAnalysis:
 
     def integer(self, value: SSAValue, index: Index) -> Form:
         """The form of an integer tile (or scalar, with the empty index)."""
-        key = (value, index)
-        found = self._ints.get(key)
-        if found is None:
-            for part in operands_first(key, self._summands, self._ints):
-                self._looked_at.add(part[0])
-                self._ints[part] = self._integer(*part)
-            found = self._ints[key]
-        return found
+        return self._derived(self._ints, (value, index), self._summands, self._integer)
 
-    def _summands(self, key: tuple[SSAValue, Index]) -> list[tuple[SSAValue, Index]]:
+    def _summands(self, key: _At) -> list[_At]:
         """What the form of an integer is made of."""
         value, _ = key
         if self._rule(value) is None or constant_of(value) is not None:
@@ -327,25 +331,25 @@ class AffineAnalysis:
 
     def pointer(self, value: SSAValue, index: Index) -> PointerForm:
         """The form of a pointer tile, or of a scalar pointer with the empty index."""
-        key = (value, index)
-        found = self._pointers.get(key)
+        return self._derived(self._pointers, (value, index), self._bases, self._pointer)
+
+    def _derived(self, known: dict[_At, _F], key: _At, parts: Callable[[_At], list[_At]], make: _Maker[_F]) -> _F:
+        """What is known of a value at an index; all that it is made of is derived before."""
+        found = known.get(key)
         if found is None:
-            for part in operands_first(key, self._bases, self._pointers):
+            for part in operands_first(key, parts, known):
                 self._looked_at.add(part[0])
-                self._pointers[part] = self._pointer(*part)
-            found = self._pointers[key]
+                known[part] = make(*part)
+            found = known[key]
         return found
 
-    def _bases(self, key: tuple[SSAValue, Index]) -> list[tuple[SSAValue, Index]]:
+    def _bases(self, key: _At) -> list[_At]:
         """The pointer that another is made of by offsets or views."""
         value, _ = key
         op = defining_op(value)
-        if (
-            op is None
-            or not is_tile(value)
-            or self._opaque(value)
-            or not (isinstance(op, AddPtrOp) or _moves_pointers(op))
-        ):
+        if op is None or not (isinstance(op, AddPtrOp) or _moves_pointers(op)):
+            return []
+        if not is_tile(value) or self._opaque(value):
             return []
         made_of = operand_indices(*key)
         made_of = made_of if isinstance(op, JoinOp) else made_of[:1]
@@ -359,11 +363,8 @@ class AffineAnalysis:
             return PointerForm(None, Form(), (value, index))
         if isinstance(op, AddPtrOp):
             (pointer, at), (offset, offset_at) = operand_indices(value, index)
-            inner = self.pointer(pointer, at)
-            size = pointee_bytes(value.type)
-            return PointerForm(
-                inner.base, inner.offset.plus(self.integer(offset, offset_at), Poly.of(size)), inner.tile
-            )
+            inner, size = self.pointer(pointer, at), Poly.of(pointee_bytes(value.type))
+            return PointerForm(inner.base, inner.offset.plus(self.integer(offset, offset_at), size), inner.tile)
         if isinstance(op, JoinOp):
             return self._joined(op, value, index) or PointerForm(None, Form(), (value, index))
         if _moves_pointers(op):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import Poly, scalar_poly
+from tilewright.analysis.affine import Atom, Poly, scalar_poly
 from tilewright.analysis.constants import constant_of
 from tilewright.ir.types import is_integer
 from tilewright.ir.values import defining_op, is_tile
@@ -87,26 +87,15 @@ class ScalarEvolution:
 
     def _substituted(self, poly: Poly, values: dict[SSAValue, Poly]) -> Poly | None:
         """A polynomial with in-loop scalars expanded and the loop's arguments replaced by `values`."""
-        total = Poly({})
-        for monomial, coefficient in poly.terms.items():
-            term = Poly.of(coefficient)
-            for atom in monomial:
-                factor = self._expanded(atom.value)
-                if factor is None or (atom.unsigned and self._inside(atom.value)):
-                    return None
-                if values:
-                    factor = replaced(factor, values)
-                term = term * factor
-            total = total + term
-        return total
+        known: dict[Atom, Poly] = {}
+        for atom in dict.fromkeys([atom for monomial in poly.terms for atom in monomial]):
+            found = self._expanded(atom.value)
+            if found is None or (atom.unsigned and self._inside(atom.value)):
+                return None
+            known[atom] = replaced(found, values) if values else found
+        return poly.at(known.__getitem__)
 
 
 def replaced(poly: Poly, values: Mapping[SSAValue, Poly]) -> Poly:
     """A polynomial with other values in the places of some scalars."""
-    total = Poly({})
-    for monomial, coefficient in poly.terms.items():
-        term = Poly.of(coefficient)
-        for atom in monomial:
-            term = term * values.get(atom.value, Poly({(atom,): 1}))
-        total = total + term
-    return total
+    return poly.at(lambda atom: values.get(atom.value) or Poly({(atom,): 1}))

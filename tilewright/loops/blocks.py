@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, Region, SSAValue
 
@@ -10,6 +11,8 @@ from tilewright.analysis import affine
 from tilewright.base.decision import No
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.types import i64
+from tilewright.loops.lowering import Matrix, Scalars
+from tilewright.loops.nest import Range
 from tilewright.ops.control import ForOp, YieldOp
 from tilewright.ops.elementwise import DivSIOp
 from tilewright.passes.dce import is_removable
@@ -17,33 +20,58 @@ from tilewright.passes.rewriting import insert_before
 from tilewright.passes.trip_count import Preheader
 
 
-def loop_through(
-    extent: affine.Poly, size: int, blocks: affine.Poly | None, firsts: Sequence[SSAValue], place: Operation
-) -> ForOp:
-    """A loop in front of an operation that hands on what it carries, for something to be put into it.
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A range that a loop goes through in blocks.
 
     Args:
         extent: of the range.
         size: of a block.
-        blocks: how many blocks the range is, if it is a number of them; else the last one ends early.
-        firsts: what is carried into the first iteration.
-        place: the operation.
+        count: how many blocks the range is, if it is a number of them; else the last one ends early.
     """
-    preheader = Preheader(place, i64)
-    if blocks is not None:
-        count = preheader.sum(blocks)
-    else:
-        count = preheader.apply(DivSIOp, preheader.sum(extent + affine.Poly.of(size - 1)), size)
-    kinds = [first.type for first in firsts]
-    body = Block(arg_types=[i64, *kinds])
-    body.add_op(YieldOp.create(operands=body.args[1:]))
-    loop = ForOp.create(
-        operands=[preheader.known(0), count, preheader.known(1), *firsts],
-        result_types=kinds,
-        regions=[Region(body)],
-    )
-    insert_before(loop, place)
-    return loop
+
+    extent: affine.Poly
+    size: int
+    count: affine.Poly | None
+
+    @staticmethod
+    def of(range_: Range, size: int, scalars: Scalars) -> Blocks | None:
+        """None if the extent is no scalar in front of the loop."""
+        extent, divided = scalars.poly(range_.extent), range_.extent.divided(size)
+        count = None if divided is None else scalars.poly(divided)
+        return None if extent is None else Blocks(extent, size, count)
+
+    @property
+    def limit(self) -> affine.Poly | None:
+        """The end that elements of the last block may pass; None if all blocks are whole."""
+        return self.extent if self.count is None else None
+
+    def loop(self, firsts: Sequence[SSAValue], matrices: Iterable[Matrix], place: Operation) -> ForOp:
+        """A loop in front of an operation that hands on what it carries, for loads of matrices to be put into it.
+
+        Args:
+            firsts: what is carried into the first iteration.
+            matrices: of which a block is loaded in each iteration, from `at` on.
+            place: the operation.
+        """
+        preheader = Preheader(place, i64)
+        if self.count is not None:
+            count = preheader.sum(self.count)
+        else:
+            count = preheader.apply(DivSIOp, preheader.sum(self.extent + affine.Poly.of(self.size - 1)), self.size)
+        kinds = [first.type for first in firsts]
+        body = Block(arg_types=[i64, *kinds])
+        body.add_op(YieldOp.create(operands=body.args[1:]))
+        operands = [preheader.known(0), count, preheader.known(1), *firsts]
+        loop = ForOp.create(operands=operands, result_types=kinds, regions=[Region(body)])
+        insert_before(loop, place)
+        for matrix in matrices:
+            matrix.hoist(loop)
+        return loop
+
+    def at(self, loop: ForOp) -> affine.Poly:
+        """Where the block of an iteration begins."""
+        return affine.Poly.of(self.size) * affine.Poly.atom(loop.induction_var)
 
 
 def beside(

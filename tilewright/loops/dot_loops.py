@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from xdsl.ir import Operation, SSAValue
 
@@ -30,9 +31,9 @@ from tilewright.ir.types import shape_of
 from tilewright.ir.values import defining_op, result_number
 from tilewright.ir.walk import every
 from tilewright.loops.arithmetic import conjunction
-from tilewright.loops.blocks import beside, loop_through
+from tilewright.loops.blocks import Blocks, beside
 from tilewright.loops.lowering import Matrix, Scalars
-from tilewright.loops.nest import ZERO, Index, Load, Node, Opaque, Poly, as_element, range_of, ranges_of
+from tilewright.loops.nest import ZERO, Index, Load, Node, Opaque, Poly, as_element, is_apart, range_of
 from tilewright.loops.operands import Computed, Leaf, Operands, choice, load_of, loads_of, shared_choice
 from tilewright.loops.products import Term, fingerprint
 from tilewright.loops.raising import Raising
@@ -92,16 +93,14 @@ class _Normal:
         sum: the dots.
         operands: A and B, as they are in the last dot.
         matrices: what is loaded of each.
-        extent: of K.
-        blocks: how many blocks of a dot that is, if it is a number of them.
+        blocks: of a dot, through all of K.
         scalars: what stands in front of the loop.
     """
 
     sum: DotSum
     operands: list[Computed]
     matrices: list[list[Matrix]]
-    extent: affine.Poly
-    blocks: affine.Poly | None
+    blocks: Blocks
     scalars: Scalars = field(repr=False)
 
 
@@ -294,13 +293,12 @@ def _of_term(raising: Raising, found: DotSum, term: Term, operands: list[Compute
         return No("the operands are no rows and columns", dot)
     (inner,) = raising.dims((dot, "k"), shape_of(dot.a.type)[1:])
     scalars, matrices = Scalars(raising, found.place), list[list[Matrix]]()
-    extent, divided = scalars.poly(r.extent), r.extent.divided(shape_of(dot.a.type)[1])
-    blocks = None if divided is None else scalars.poly(divided)
-    if extent is None:
+    blocks = Blocks.of(r, shape_of(dot.a.type)[1], scalars)
+    if blocks is None:
         return No("the number of its iterations is not known before it", found.place)
     k = Poly.atom(r)
     for factor, operand, index in zip(factors, operands, ((dims[0], k), (k, dims[1])), strict=True):
-        if not operand.is_load and (blocks is None or term.condition.parts) and not operand.is_finite():
+        if not operand.is_load and (blocks.limit is not None or term.condition.parts) and not operand.is_finite():
             return No("what is computed of the zeros behind the end of K may be infinite", dot)
         made = list[Matrix]()
         for node, leaf in zip(_leaves(factor), operand.leaves, strict=True):
@@ -311,13 +309,13 @@ def _of_term(raising: Raising, found: DotSum, term: Term, operands: list[Compute
                 return no
             made.append(matrix)
         matrices.append(made)
-    return Yes(_Normal(found, operands, matrices, extent, blocks, scalars), "one loop through all of K")
+    return Yes(_Normal(found, operands, matrices, blocks, scalars), "one loop through all of K")
 
 
 def _sides(term: Term, dims: Index) -> tuple[Node, ...] | None:
     """The factors of a product, the one of rows first."""
     for pair in (term.factors, term.factors[::-1]):
-        if all(_apart(factor, dims[1 - side]) and _side(factor) in (None, side) for side, factor in enumerate(pair)):
+        if all(is_apart(factor, dims[1 - side]) and _side(factor) in (None, side) for side, factor in enumerate(pair)):
             return pair
     return None
 
@@ -334,10 +332,10 @@ def _matrix(term: Term, node: Node, leaf: Leaf, index: Index, dims: Index) -> Ma
     """What a leaf of an operand is a tile of, with `dims` the ranges of rows, columns and K."""
     own, load = choice(as_element(node))
     assert isinstance(load, Load)
-    conditions = {c for c in term.condition.parts if not _apart(c, *index) or _apart(c, *dims)} | own.parts
+    conditions = {c for c in term.condition.parts if not is_apart(c, *index) or is_apart(c, *dims)} | own.parts
     places, (m, n) = (ZERO, *index)[-2:], (1, *shape_of(leaf.value.type))[-2:]
     if leaf.is_part and len(index) == 2:  # what is repeated is loaded once
-        rows, columns = (_apart((load.offset, *conditions), place) for place in places)
+        rows, columns = (is_apart((load.offset, *conditions), place) for place in places)
         places = (ZERO if rows else places[0], ZERO if columns else places[1])
         m, n = (1 if rows else m), (1 if columns else n)
     along = places.index(dims[2]) if dims[2] in places else None
@@ -346,27 +344,19 @@ def _matrix(term: Term, node: Node, leaf: Leaf, index: Index, dims: Index) -> Ma
     return Matrix(load, places, (m, n), along, ordered, is_transposed, leaf.load, leaf.value.type)
 
 
-def _apart(node: Node | tuple[Node, ...], *dims: Poly) -> bool:
-    """Whether an expression is the same wherever it is along dims."""
-    return ranges_of(tuple(dims)).isdisjoint(ranges_of(node))
-
-
 def _write(normal: _Normal) -> None:
     """Put the loop in front of the last operation of the sum, and let its result stand for the sum."""
-    found, place, dot = normal.sum, normal.sum.place, normal.sum.last
-    size = shape_of(dot.a.type)[1]
-    loop = loop_through(normal.extent, size, normal.blocks, [found.first], place)
-    body, end = loop.body.block, loop.body.block.last_op
+    found, blocks, dot = normal.sum, normal.blocks, normal.sum.last
+    loop = blocks.loop([found.first], chain.from_iterable(normal.matrices), found.place)
+    end, at = loop.body.block.last_op, blocks.at(loop)
     assert end is not None
-    at = affine.Poly.of(size) * affine.Poly.atom(body.args[0])
-    limit = normal.extent if normal.blocks is None else None
-    for matrix in (matrix for matrices in normal.matrices for matrix in matrices):
-        matrix.hoist(loop)
     operands = [
-        operand.made([matrix.at(at, limit, end) for matrix in matrices], end)
+        operand.made([matrix.at(at, blocks.limit, end) for matrix in matrices], end)
         for operand, matrices in zip(normal.operands, normal.matrices, strict=True)
     ]
-    made = DotOp.create(operands=[*operands, body.args[1]], result_types=[found.first.type], properties=dot.properties)
+    made = DotOp.create(
+        operands=[*operands, loop.carried[0]], result_types=[found.first.type], properties=dot.properties
+    )
     insert_before(made, end)
     made.location = dot.location
     end.operands = [made.d]

@@ -152,6 +152,16 @@ class Poly(Node):
             out[monomial] = out.get(monomial, 0) - coefficient
         return Poly.of_terms(out)
 
+    def at(self, value: Callable[[Atom], Poly]) -> Poly:
+        """The polynomial with others in the places of its atoms."""
+        total = ZERO
+        for monomial, coefficient in self.key:
+            term = Poly.number(coefficient)
+            for atom in monomial:
+                term = term * value(atom)
+            total = total + term
+        return total
+
     def coefficient(self, atom: Atom) -> Poly | None:
         """What an atom is multiplied by; None where it occurs as a square or more."""
         out: dict[Monomial, int] = {}
@@ -471,7 +481,7 @@ class Substitution:
         if self._only_ranges and self._values.keys().isdisjoint(ranges_of(node)):
             return node
         if isinstance(node, Poly):
-            return self._poly(node)
+            return node.at(self._atom)
         if isinstance(node, tuple):
             return tuple([self(part) for part in node])
         if isinstance(node, frozenset):
@@ -482,15 +492,6 @@ class Substitution:
         if isinstance(node, Range) and (extent := self(node.extent)) is not node.extent:
             return Range.bound(extent, -node.number) if node.number < 0 else Range(extent, node.number)
         return node
-
-    def _poly(self, poly: Poly) -> Poly:
-        total = ZERO
-        for monomial, coefficient in poly.key:
-            term = Poly.number(coefficient)
-            for atom in monomial:
-                term = term * self._atom(atom)
-            total = total + term
-        return total
 
     def _atom(self, atom: Atom) -> Poly:
         if isinstance(atom, Range):
@@ -518,3 +519,8 @@ def ranges_of(node: Any) -> frozenset[Range]:
 def ranges_in(nodes: Iterable[object]) -> set[Range]:
     """The ranges that occur in expressions."""
     return {r for node in nodes for r in ranges_of(node)}
+
+
+def is_apart(node: object, *dims: Poly) -> bool:
+    """Whether an expression is the same wherever it is along dims."""
+    return ranges_of(tuple(dims)).isdisjoint(ranges_of(node))

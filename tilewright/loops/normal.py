@@ -20,6 +20,7 @@ from tilewright.loops.lifting import RSQRT, SQRT, Lifting, float_of
 from tilewright.loops.nest import (
     ALWAYS,
     Apply,
+    Atom,
     Every,
     Node,
     Number,
@@ -28,6 +29,7 @@ from tilewright.loops.nest import (
     Select,
     Symbol,
     applied,
+    polynomial,
     values_of,
 )
 from tilewright.loops.products import SUMS, Combination, Term, is_inverse, multiplied, plain, reduces, scaled, under
@@ -67,7 +69,7 @@ class Normal:
 
     def _made(self, node: Node) -> Node:
         if isinstance(node, Poly):
-            return self._poly(node)
+            return node.at(self._atom)
         if isinstance(node, Reduce):
             return combination(node.monoid, self._terms(node.monoid, node), node.type)
         if isinstance(node, Apply) and node.op in _OF_SUMS:
@@ -76,17 +78,10 @@ class Normal:
             return combination(AddFOp, self._terms(AddFOp, node), type_of(node))
         return self._parts(node)
 
-    def _poly(self, poly: Poly) -> Poly:
-        total = Poly.number(0)
-        for monomial, coefficient in poly.key:
-            term = Poly.number(coefficient)
-            for atom in monomial:
-                value = self._of(atom.value) if isinstance(atom, Symbol) else atom
-                if isinstance(atom, Symbol) and not isinstance(value, Poly):
-                    value = Poly.atom(Symbol.of(value, atom.nonnegative))
-                term = term * (value if isinstance(value, Poly) else Poly.atom(atom))
-            total = total + term
-        return total
+    def _atom(self, atom: Atom) -> Poly:
+        if not isinstance(atom, Symbol):
+            return Poly.atom(atom)
+        return polynomial(self._of(atom.value), atom.nonnegative)
 
     def _parts(self, node: Node) -> Node:
         return type(node).rebuilt(*[self._part(value) for value in values_of(node)])

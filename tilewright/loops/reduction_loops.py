@@ -31,9 +31,9 @@ from tilewright.ir.types import element_type, i1, shape_of, tile_type, with_elem
 from tilewright.ir.values import defining_op, is_inside, is_tile, property_int
 from tilewright.ir.walk import ancestors, walk
 from tilewright.loops.arithmetic import conjunction
-from tilewright.loops.blocks import beside, loop_through
+from tilewright.loops.blocks import Blocks, beside
 from tilewright.loops.lowering import Matrix, Scalars
-from tilewright.loops.nest import ZERO, Index, Load, Node, Opaque, Poly, as_element, ranges_of
+from tilewright.loops.nest import ZERO, Index, Load, Node, Opaque, Poly, as_element, is_apart
 from tilewright.loops.operands import FINITE, Computed, Elements, choice, shared_choice
 from tilewright.loops.products import Term, fingerprint
 from tilewright.loops.raising import VIEWS, Raising
@@ -86,9 +86,7 @@ class _Normal:
         mask: what knows which elements count; None where what is loaded for others adds nothing.
         row: which of the factors is one row that all rows of the other are multiplied by; None for others.
         range: that is gone along, as the nest says it.
-        extent: elements of a row.
-        blocks: iterations; None if the last one may end early.
-        width: elements in an iteration.
+        blocks: of it, what an iteration reduces.
     """
 
     found: Reduction
@@ -98,9 +96,7 @@ class _Normal:
     mask: Matrix | None
     row: int | None
     range: Poly
-    extent: affine.Poly
-    blocks: affine.Poly | None
-    width: int
+    blocks: Blocks
 
     @property
     def is_dot(self) -> bool:
@@ -128,8 +124,8 @@ def normalize_reduction_loops(function: FuncOp, decisions: Decisions, rows: Rows
             continue
         normals = decisions.note(REDUCTION_LOOPS, op, group if isinstance(group, No) else _normal(raising, group, rows))
         if normals is not None:
-            for key in dict.fromkeys((normal.range, normal.width) for normal in normals):
-                _write([normal for normal in normals if (normal.range, normal.width) == key])
+            for key in dict.fromkeys((normal.range, normal.blocks.size) for normal in normals):
+                _write([normal for normal in normals if (normal.range, normal.blocks.size) == key])
             eliminate_common_subexpressions(function)
             eliminate_dead_code(function)
             changed, raising = True, None
@@ -150,7 +146,7 @@ def _normal(raising: Raising, group: Sequence[Reduction], rows: Rows) -> Answer[
     first = normals[0]
     along = all(matrix.goes_along for matrix in first.matrices)
     what = "elements of a dot" if first.is_dot else "elements of a row" if along else "elements"
-    return Yes(normals, f"{first.width} {what} at a time")
+    return Yes(normals, f"{first.blocks.size} {what} at a time")
 
 
 def _one(raising: Raising, found: Reduction, rows: Rows, taken: Collection[SSAValue]) -> Answer[_Normal]:
@@ -248,8 +244,7 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
     (r,), (factor,) = term.ranges, term.factors
     assert isinstance(factor, Opaque)
     scalars, size = Scalars(raising, found.place), min(shape_of(found.kind), default=1)
-    extent = scalars.poly(r.extent)
-    if extent is None:
+    if scalars.poly(r.extent) is None:
         return No("the number of its elements is not known before it", found.root)
     nothing = _nothing(found, value)
     parts = _factors(raising, found, value) if nothing == _FACTORS else []
@@ -278,14 +273,14 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
     if isinstance(answer, No):
         return answer
     width = min(answer.plan, _most(found), r.extent.constant or answer.plan)
-    divided = r.extent.divided(width)
-    blocks = None if divided is None else scalars.poly(divided)
+    blocks = Blocks.of(r, width, scalars)
+    assert blocks is not None
     for matrix in known:
         rows_, columns = matrix.shape
         matrix.shape = (rows_, width) if matrix.along else (width, columns)
         matrix.kind = tile_type(matrix.shape, element_type(matrix.kind))
-    mask = None if blocks is not None and not term.condition.parts else known[len(matrices) :]
-    normal = _Normal(found, value, parts, matrices, mask[0] if mask else None, row, r.extent, extent, blocks, width)
+    mask = None if blocks.limit is None and not term.condition.parts else known[len(matrices) :]
+    normal = _Normal(found, value, parts, matrices, mask[0] if mask else None, row, r.extent, blocks)
     return Yes(normal)
 
 
@@ -314,20 +309,15 @@ def _matrix(found: Reduction, node: Node, load: LoadOp, term: Term, k: Poly, *, 
     own, element = choice(as_element(node))
     assert isinstance(element, Load)
     conditions = own.parts | (term.condition.parts if whole else frozenset())
-    ours = [n for n, place in enumerate(found.places) if not _apart(place, (element.offset, *conditions))]
+    ours = [n for n, place in enumerate(found.places) if not is_apart((element.offset, *conditions), place)]
     rest = [place for n, place in enumerate(found.places) if n not in ours]
-    conditions |= {c for c in term.condition.parts if all(_apart(place, c) for place in rest)}
+    conditions |= {c for c in term.condition.parts if is_apart(c, *rest)}
     ordered, number = sorted(conditions, key=fingerprint), ours[0] if len(ours) == 1 else 0
     place = found.places[number] if len(ours) == 1 else ZERO
     count = shape_of(found.kind)[number] if len(ours) == 1 else 1
     if number == 1:
         return Matrix(element, (k, place), (1, count), 0, ordered, False, load, load.result.type)
     return Matrix(element, (place, k), (count, 1), 1, ordered, False, load, load.result.type)
-
-
-def _apart(place: Poly, node: Node | tuple[Node, ...]) -> bool:
-    """Whether an expression is the same wherever it is along a dim."""
-    return ranges_of(place).isdisjoint(ranges_of(node))
 
 
 def _width(found: Reduction, matrices: Sequence[Matrix], rows: Rows) -> Answer[int]:
@@ -381,18 +371,17 @@ def _write(normals: Sequence[_Normal]) -> None:
         number = found.neutral if found.begin is None else found.begin
         first = found.first or b.number(number, found.kind)
         firsts.append(b.viewed(first, kind))
-    if normal.extent.constant == normal.width:
+    blocks = normal.blocks
+    if blocks.extent.constant == blocks.size:
         totals = [_combined(n, affine.Poly.of(0), None, f, place, tiles) for n, f in zip(normals, firsts, strict=True)]
     else:
-        loop = loop_through(normal.extent, normal.width, normal.blocks, firsts, place)
-        body, end = loop.body.block, loop.body.block.last_op
+        matrices = [m for n in normals for m in ([*n.matrices, n.mask] if n.mask else n.matrices)]
+        loop = blocks.loop(firsts, matrices, place)
+        carried, end, at = loop.carried, loop.body.block.last_op, blocks.at(loop)
         assert end is not None
-        for matrix in [m for n in normals for m in ([*n.matrices, n.mask] if n.mask else n.matrices)]:
-            matrix.hoist(loop)
         end.location = loop.location
-        at = affine.Poly.of(normal.width) * affine.Poly.atom(body.args[0])
-        limit = normal.extent if normal.blocks is None else None
-        end.operands = [_combined(n, at, limit, arg, end, tiles) for n, arg in zip(normals, body.args[1:], strict=True)]
+        pairs = zip(normals, carried, strict=True)
+        end.operands = [_combined(n, at, blocks.limit, arg, end, tiles) for n, arg in pairs]
         totals = list(loop.results)
     for found, total in zip([normal.found for normal in normals], totals, strict=True):
         total = b.viewed(total, found.result.type)
@@ -418,7 +407,7 @@ def _combined(
         key = matrix.load, leaf.other, tuple(matrix.conditions)
         if key not in known:
             loaded = matrix.at(at, limit, anchor, leaf.other)
-            known[key] = b.viewed(loaded, tile_type((*rows, normal.width), element_type(loaded.type)))
+            known[key] = b.viewed(loaded, tile_type((*rows, normal.blocks.size), element_type(loaded.type)))
         tiles.append(known[key])
     tile = value.in_rows(tiles, anchor)
     mask = None if normal.mask is None else normal.mask.inside(at, limit, anchor)
