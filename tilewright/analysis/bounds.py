@@ -11,7 +11,7 @@ Whoever plans around masks reads them here, so that all spellings of one bound h
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
@@ -22,7 +22,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.types import bit_width
 from tilewright.ir.values import defining_op
-from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp
+from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
 from tilewright.ops.elementwise import AndIOp, CmpIOp
 from tilewright.ops.shape import ReshapeOp, TransOp
 
@@ -42,20 +42,42 @@ def is_conjunction(op: Operation) -> bool:
     return isinstance(op, (AndIOp, BroadcastOp, ExpandDimsOp, ReshapeOp, TransOp)) and not is_ragged(op)
 
 
-def are_bounds(mask: SSAValue, index: Index, analysis: AffineAnalysis, most: int) -> bool:
-    """Whether a mask is a conjunction of at most so many bounds, which look at places of elements alone."""
-    parts, stack = 0, [(mask, index)]
+def conjuncts_of(
+    mask: SSAValue, index: Index, *, through: Callable[[Operation], bool] = is_conjunction
+) -> Iterator[tuple[SSAValue, Index]]:
+    """The parts that a mask joins by `and`, each at the index at which it is wanted; the last one first.
+
+    Args:
+        mask: a tile of truth values.
+        index: at which it is wanted.
+        through: of an operation, whether it is true where its operands are.
+    """
+    stack = [(mask, index)]
     while stack:
         value, at = stack.pop()
         op = defining_op(value)
-        if op is None or analysis.is_opaque(value):
-            return False
-        if is_conjunction(op):
+        if op is not None and through(op):
             stack += operand_indices(value, at)
-        elif parts == most or not isinstance(below_zero(value, at, analysis, ""), Yes):
-            return False
         else:
-            parts += 1
+            yield value, at
+
+
+def is_repeated_conjunction(op: Operation) -> bool:
+    """`is_conjunction`, or a truth value for all elements."""
+    return isinstance(op, SplatOp) or is_conjunction(op)
+
+
+def are_bounds(mask: SSAValue, index: Index, analysis: AffineAnalysis, most: int) -> bool:
+    """Whether a mask is a conjunction of at most so many bounds, which look at places of elements alone."""
+
+    def through(op: Operation) -> bool:
+        return is_conjunction(op) and not analysis.is_opaque(op.results[0])
+
+    for number, (value, at) in enumerate(conjuncts_of(mask, index, through=through)):
+        if number == most or defining_op(value) is None or analysis.is_opaque(value):
+            return False
+        if not isinstance(below_zero(value, at, analysis, ""), Yes):
+            return False
     return True
 
 

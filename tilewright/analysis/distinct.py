@@ -18,9 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Poly, expanded
-from tilewright.analysis.bounds import below_zero, is_conjunction
+from tilewright.analysis.bounds import below_zero, conjuncts_of
 from tilewright.analysis.constants import constant_of
-from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Coord, Index, bits_of, greatest, identity, whole
 from tilewright.analysis.origins import is_parameter
 from tilewright.base.decision import Answer, No, Yes
@@ -88,14 +87,10 @@ def mask_bounds(masks: Sequence[tuple[SSAValue, Index]], analysis: AffineAnalysi
         analysis: of the function.
     """
     found: dict[Coord, dict[Poly, None]] = {}  # in order: what is emitted must not depend on where objects lie
-    todo = [(value, at) for value, at in masks if is_tile(value) and constant_of(value) is None]
-    while todo:
-        value, at = todo.pop()
+    given = [(value, at) for value, at in reversed(masks) if is_tile(value) and constant_of(value) is None]
+    for value, at in itertools.chain.from_iterable(conjuncts_of(*each) for each in given):
         op = defining_op(value)
-        if op is None or isinstance(op, SplatOp) or not is_tile(value):
-            continue
-        if is_conjunction(op):
-            todo += operand_indices(value, at)
+        if op is None or isinstance(op, SplatOp):
             continue
         below = below_zero(value, at, analysis, "i < n")
         if isinstance(below, No) or len(below.plan.coords) != 1:

@@ -10,6 +10,7 @@ from xdsl.ir import BlockArgument, SSAValue
 
 from tilewright.analysis.flow import sources_of
 from tilewright.analysis.origins import is_parameter
+from tilewright.base.order import reached
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import element_type, is_pointer, pointee_bytes
 from tilewright.ir.values import defining_op
@@ -23,17 +24,13 @@ _MOVES = (AddPtrOp, BitcastOp, SelectOp, SplatOp)
 
 def homes_of(address: SSAValue) -> list[SSAValue]:
     """The parameters of the kernel of which an address may be one, moved; none where it may be something else."""
-    found: list[SSAValue] = []
-    todo, seen = [address], {address}
-    while todo:
-        value = todo.pop()
+    found = list[SSAValue]()
+    for value in reached([address], lambda value: _sources(value) or ()):
         sources = _sources(value)
         if sources is None:
             return []
         if not sources:
             found.append(value)
-        todo += [source for source in sources if source not in seen]
-        seen.update(sources)
     return sorted(found, key=lambda value: value.index if isinstance(value, BlockArgument) else -1)
 
 

@@ -17,19 +17,17 @@ from dataclasses import dataclass
 from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis
-from tilewright.analysis.bounds import below_zero, is_conjunction
+from tilewright.analysis.bounds import below_zero, conjuncts_of, is_repeated_conjunction
 from tilewright.analysis.constants import constant_of
 from tilewright.analysis.distinct import lie_apart
-from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.homes import homes_of
-from tilewright.analysis.index import identity, whole
+from tilewright.analysis.index import Index, identity, whole
 from tilewright.analysis.inequalities import InfeasibleError, Linear, TooManyError, is_infeasible, least
 from tilewright.analysis.launch_space import Grid, LaunchSpace, Numbers, UnknownError
 from tilewright.base.decision import Yes
 from tilewright.ir.effect_traits import is_atomic, is_plain_read, is_plain_write
 from tilewright.ir.types import pointee_bytes, shape_of
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import IfOp
 from tilewright.ops.function import FuncOp
 
@@ -130,23 +128,17 @@ class LaunchProofs:
             self._under(access.mask, index if is_tile(access.mask) else (), space)
         return _Reach(homes[0], offset, space.rows, pointee_bytes(address.type))
 
-    def _under(self, mask: SSAValue, index: Sequence[object], space: LaunchSpace) -> None:
+    def _under(self, mask: SSAValue, index: Index, space: LaunchSpace) -> None:
         """Add what holds where a mask does; parts that say nothing in numbers are left out."""
-        todo = [(mask, tuple(index))]
-        while todo:
-            value, at = todo.pop()
-            op = defining_op(value)
-            if op is None or constant_of(value) is not None:
+        for value, at in conjuncts_of(mask, index, through=is_repeated_conjunction):
+            if defining_op(value) is None or constant_of(value) is not None:
                 continue
-            if isinstance(op, SplatOp) or is_conjunction(op):
-                todo += operand_indices(value, at)  # type: ignore[arg-type]
-            else:
-                answer = below_zero(value, at, space.analysis, "", of_rows=True)  # type: ignore[arg-type]
-                if isinstance(answer, Yes):
-                    try:
-                        space.rows.append((-space.form(answer.plan, 0)).plus(-1))
-                    except UnknownError:
-                        continue
+            answer = below_zero(value, at, space.analysis, "", of_rows=True)
+            if isinstance(answer, Yes):
+                try:
+                    space.rows.append((-space.form(answer.plan, 0)).plus(-1))
+                except UnknownError:
+                    continue
 
     def _around(self, op: Operation, space: LaunchSpace) -> None:
         """Add what holds inside of the branches that an access stands in."""

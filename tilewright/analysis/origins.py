@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, SSAValue
 
 from tilewright.analysis.flow import sources_of
 from tilewright.base.assumptions import NO_OVERLAP, holds
+from tilewright.base.order import reached
 from tilewright.ir.types import element_type, is_pointer
 from tilewright.ops.descriptor import TensorDescType
 from tilewright.ops.function import CallOp, FuncOp
@@ -50,17 +51,11 @@ def _first_that_meets(parameter: SSAValue) -> SSAValue:
 def _parameters_of(address: SSAValue) -> frozenset[SSAValue] | None:
     """The parameters that an address may be computed from; None if they are not known."""
     found: set[SSAValue] = set()
-    todo, seen = [address], {address}
-    while todo:
-        value = todo.pop()
+    for value in reached([address], lambda value: () if is_parameter(value) else _sources(value) or ()):
         if is_parameter(value):
             found.add(value)
-            continue
-        sources = _sources(value)
-        if not sources:
+        elif not _sources(value):
             return None
-        todo += [source for source in sources if source not in seen]
-        seen.update(sources)
     return frozenset(found)
 
 

@@ -13,13 +13,12 @@ from collections.abc import Iterable, Sequence
 from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly, expanded
-from tilewright.analysis.bounds import below_zero, is_conjunction
-from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.bounds import below_zero, conjuncts_of
 from tilewright.analysis.index import identity, whole
 from tilewright.analysis.slices import Slices
 from tilewright.base.decision import No, Yes
 from tilewright.ir.types import shape_of
-from tilewright.ir.values import defining_op, is_tile
+from tilewright.ir.values import defining_op
 from tilewright.ir.walk import ancestors
 from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.elementwise import CmpIOp
@@ -48,17 +47,10 @@ def implies(mask: SSAValue, dim: int, wanted: Form, analysis: AffineAnalysis) ->
     shape = shape_of(mask.type)
     if not shape:
         return False
-    todo = [(mask, identity(shape))]
     (stride,) = wanted.coords.values()
     moved = Form(wanted.constant, {whole(dim, shape[dim]): stride})
-    while todo:
-        value, index = todo.pop()
-        op = defining_op(value)
-        if op is None or not is_tile(value):
-            continue
-        if is_conjunction(op):
-            todo += operand_indices(value, index)
-        elif isinstance(op, CmpIOp):
+    for value, index in conjuncts_of(mask, identity(shape)):
+        if isinstance(defining_op(value), CmpIOp):
             answer = below_zero(value, index, analysis, "")
             if isinstance(answer, Yes):
                 more = answer.plan.plus(moved, Poly.of(-1))

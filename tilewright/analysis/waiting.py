@@ -5,9 +5,12 @@ while tl.load(flag) == 0: pass          while tl.atomic_cas(lock, 0, 1) == 1: pa
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tilewright.analysis.flow import sources_of
+from tilewright.base.order import reached
 from tilewright.ir.types import element_type, is_integer
 from tilewright.ir.values import defining_op, is_inside, is_tile, users_of
 from tilewright.ir.walk import among, contains, every, walk
@@ -38,30 +41,22 @@ def may_wait(loop: WhileOp) -> bool:
 def _looks_of(loop: WhileOp) -> list[Operation]:
     last = loop.before.block.last_op
     assert last is not None
-    looks: list[Operation] = []
-    todo, seen = [last.operands[0]], set[SSAValue]()
-    while todo:
-        value = todo.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        sources = sources_of(value)
+
+    def made_of(value: SSAValue) -> Sequence[SSAValue]:
+        sources, op = sources_of(value), defining_op(value)
         if sources is not None:
-            todo += [source for source in sources if _is_inside(source, loop)]
-            continue
-        op = defining_op(value)
-        if op is None or not _is_inside(value, loop):
-            continue
-        if isinstance(op, _LOOKS):
-            looks.append(op)
-            continue
-        todo += op.operands
+            return [source for source in sources if _is_inside(source, loop)]
+        return () if op is None or isinstance(op, _LOOKS) or not _is_inside(value, loop) else op.operands
+
+    seen = dict.fromkeys(reached([last.operands[0]], made_of))
+    made = [defining_op(value) for value in seen if sources_of(value) is None and _is_inside(value, loop)]
+    looks: list[Operation] = [op for op in made if isinstance(op, _LOOKS)]
     counts = any(_counts(value, loop, seen) for value in seen)
     usable = all(not is_tile(op.results[0]) and is_integer(element_type(op.results[0].type)) for op in looks)
     return looks if usable and not counts else []
 
 
-def _counts(value: SSAValue, loop: WhileOp, seen: set[SSAValue]) -> bool:
+def _counts(value: SSAValue, loop: WhileOp, seen: Collection[SSAValue]) -> bool:
     """Whether a value is computed in a loop from what the loop carries and carried on."""
     op = defining_op(value)
     if op is None or op.regions or isinstance(op, _LOOKS) or not _is_inside(value, loop):

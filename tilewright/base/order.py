@@ -32,3 +32,19 @@ def operands_first(root: K, operands: Callable[[K], Iterable[K]], known: Contain
         if pending is None:
             stack.pop()
             yield key
+
+
+def reached(roots: Iterable[K], following: Callable[[K], Iterable[K]]) -> Iterator[K]:
+    """Everything that roots lead to, themselves among it, each once; what was found last comes first.
+
+    Args:
+        roots: where to start.
+        following: what one of them leads to; it is asked when the caller wants the next.
+    """
+    waiting, seen = list(roots), set[K]()
+    while waiting:
+        key = waiting.pop()
+        if key not in seen:
+            seen.add(key)
+            yield key
+            waiting += following(key)

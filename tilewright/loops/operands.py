@@ -18,9 +18,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
 from tilewright.base.decision import Answer, No, Yes
+from tilewright.base.order import reached
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.types import element_type, ir_name, shape_of, tile_type
 from tilewright.ir.values import defining_op, is_tile, operands_of
+from tilewright.ir.walk import among
 from tilewright.loops.arithmetic import conjunction
 from tilewright.loops.attributes import attributes_of
 from tilewright.loops.lifting import Lifting, float_of
@@ -35,7 +37,6 @@ from tilewright.ops.memory import LoadOp
 from tilewright.ops.spec import spec_of
 from tilewright.passes.building import Builder
 from tilewright.passes.dce import is_removable
-from tilewright.passes.rewriting import insert_before
 
 # Of what is finite they make what is finite.
 FINITE = frozenset(
@@ -100,17 +101,15 @@ class Computed:
 
     def made(self, tiles: Sequence[SSAValue], anchor: Operation) -> SSAValue:
         """The operand in front of `anchor`, of other leaves."""
-        known = dict(zip([leaf.value for leaf in self.leaves], tiles, strict=True))
+        b, known = Builder(anchor), dict(zip([leaf.value for leaf in self.leaves], tiles, strict=True))
         for value, _ in self.places:
-            op = defining_op(value)
+            op, constant = defining_op(value), constant_of(value)
             if value in known or value in self.kept:
                 continue
-            assert op is not None
-            constant = constant_of(value)
-            copy = op.clone(dict(known)) if constant is None else ConstantOp.of(constant, value.type)
-            insert_before(copy, anchor)
-            copy.location = op.location
-            known |= dict(zip(op.results, copy.results, strict=True))
+            if constant is not None:
+                known[value] = b.number(constant, value.type)
+            elif op is not None:
+                b.copy(op, known)
         return known.get(self.value, self.value)
 
     def in_rows(self, tiles: Sequence[SSAValue], anchor: Operation) -> SSAValue:
@@ -311,13 +310,12 @@ def load_of(value: SSAValue) -> LoadOp | None:
 
 def loads_of(value: SSAValue) -> list[LoadOp]:
     """The loads that an operand is made of, by operations without regions."""
-    todo, found = [value], dict[SSAValue, Operation | None]()
-    while todo:
-        value = todo.pop()
-        if value not in found:
-            op = found[value] = defining_op(value)
-            todo += operands_of(op) if op is not None and not isinstance(op, LoadOp) and not op.regions else ()
-    return [op for op in found.values() if isinstance(op, LoadOp)]
+
+    def made_of(value: SSAValue) -> Sequence[SSAValue]:
+        op = defining_op(value)
+        return operands_of(op) if op is not None and not isinstance(op, LoadOp) and not op.regions else ()
+
+    return among(map(defining_op, reached([value], made_of)), LoadOp)
 
 
 def choice(node: Node) -> tuple[Every, Node]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TypeVar
 
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -18,6 +19,8 @@ from tilewright.ops.elementwise import AddIOp, AndIOp, CmpIOp, MulIOp, OrIOp, Se
 from tilewright.ops.reduce import ReduceOp, ReduceReturnOp
 from tilewright.ops.shape import ReshapeOp, TransOp, UnsplatOp
 from tilewright.passes.rewriting import insert_before
+
+Kind = TypeVar("Kind", bound=Operation)
 
 
 class Builder:
@@ -38,6 +41,16 @@ class Builder:
     def again(self, op: Operation, type_: Attribute, *operands: SSAValue) -> SSAValue:
         """The result of `op` on other operands, with another type."""
         return self.put(type(op).create(operands=operands, result_types=[type_], properties=dict(op.properties)))
+
+    def copy(self, op: Kind, known: dict[SSAValue, SSAValue]) -> Kind:
+        """An operation once more, on what `known` has for its operands, with its own place in the source.
+
+        `known` learns its results, and those of operations inside of it.
+        """
+        made, block = op.clone(known), self.anchor.parent_block()
+        assert block is not None
+        block.insert_op_before(made, self.anchor)
+        return made
 
     def number(self, value: Number, type_: Attribute = i64) -> SSAValue:
         """A constant, the same in every element of a tile."""

@@ -18,9 +18,10 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tilewright.analysis.uniform import scalar_of
 from tilewright.base.decision import Answer, No, Yes
+from tilewright.base.order import reached
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, i32, i64, is_float, is_integer, is_pointer, with_element
-from tilewright.ir.values import defining_op, is_tile
+from tilewright.ir.values import defining_op, is_tile, users_of
 from tilewright.ir.walk import every
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.casts import ExtSIOp
@@ -97,16 +98,11 @@ def _moves(argument: SSAValue) -> bool:
     """Whether addresses are made of a carried tile."""
     if not is_tile(argument) or is_float(element_type(argument.type)):
         return False
-    seen: set[Operation] = set()
-    todo = [argument]
-    while todo:
-        value = todo.pop()
-        if is_pointer(element_type(value.type)):
-            return True
-        users = {use.operation for use in value.uses if is_removable(use.operation)} - seen
-        seen |= users
-        todo += [result for user in users for result in user.results]
-    return False
+
+    def made_of_it(value: SSAValue) -> list[SSAValue]:
+        return [result for user in users_of(value) if is_removable(user) for result in user.results]
+
+    return any(is_pointer(element_type(value.type)) for value in reached([argument], made_of_it))
 
 
 def _rewrite(loop: ForOp, found: list[_Carried]) -> None:

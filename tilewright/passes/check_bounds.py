@@ -14,15 +14,13 @@ from dataclasses import dataclass, field
 from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly
-from tilewright.analysis.bounds import below_zero, is_conjunction
+from tilewright.analysis.bounds import below_zero, conjuncts_of, is_repeated_conjunction
 from tilewright.analysis.constants import constant_of
-from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.homes import is_direct
-from tilewright.analysis.index import Coord, identity, whole
+from tilewright.analysis.index import Coord, Index, identity, whole
 from tilewright.base.decision import Yes
 from tilewright.ir.types import bit_width, element_type, i32, is_integer, pointee_bytes, shape_of
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.elementwise import MaxSIOp, MinSIOp
 from tilewright.passes.check_code import Code
 
@@ -67,17 +65,13 @@ def box_of(address: SSAValue, mask: SSAValue | None, home: SSAValue, analysis: A
 
 def _cut(box: Box, mask: SSAValue, dims: dict[Coord, int], analysis: AffineAnalysis) -> bool:
     """Leave only the elements of a mask; False if they are no box."""
-    todo = [(mask, identity(box.shape) if is_tile(mask) else ())]
-    while todo:
-        value, index = todo.pop()
-        op = defining_op(value)
+    index: Index = identity(box.shape) if is_tile(mask) else ()
+    for value, at in conjuncts_of(mask, index, through=is_repeated_conjunction):
         if constant_of(value) == 1:
             continue
-        if op is not None and (isinstance(op, SplatOp) or is_conjunction(op)):
-            todo += operand_indices(value, index)
-        elif not is_tile(value):
+        if not is_tile(value):
             box.only.append(value)
-        elif not _bound(box, value, index, dims, analysis):
+        elif not _bound(box, value, at, dims, analysis):
             return False
     return True
 

@@ -6,13 +6,14 @@ another. Arithmetic that reaches no address (hashes, random numbers) may wrap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly
 from tilewright.analysis.flow import sources_of
 from tilewright.analysis.index import identity, whole
+from tilewright.base.order import reached
 from tilewright.ir.types import element_type, i32, is_integer, shape_of
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ops.control import ForOp
@@ -26,23 +27,15 @@ _CHECKED = (AddIOp, SubIOp, MulIOp)
 
 def arithmetic_below(values: Iterable[SSAValue]) -> list[Operation]:
     """The sums, differences and products of 32 bits that some values are made of, through what loops carry."""
-    todo, seen, found = list(values), set[SSAValue](), list[Operation]()
-    while todo:
-        value = todo.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        carried = sources_of(value)
-        if carried is not None:
-            todo += carried
-            continue
-        op = defining_op(value)
-        if op is None or op.regions or isinstance(op, LoadOp):
-            continue
-        if isinstance(op, _CHECKED) and element_type(value.type) == i32:
-            found.append(op)
-        todo += op.operands
-    return found
+    made = (defining_op(value) for value in reached(values, _made_of))
+    return [op for op in made if isinstance(op, _CHECKED) and element_type(op.results[0].type) == i32]
+
+
+def _made_of(value: SSAValue) -> Sequence[SSAValue]:
+    carried, op = sources_of(value), defining_op(value)
+    if carried is not None:
+        return carried
+    return () if op is None or op.regions or isinstance(op, LoadOp) else op.operands
 
 
 def bounds_of_loops(ops: Iterable[Operation]) -> list[SSAValue]:

@@ -30,10 +30,10 @@ from tilewright.ir.walk import among, every
 from tilewright.ops.control import FuncOp, IfOp
 from tilewright.ops.elementwise import CmpIOp
 from tilewright.ops.memory import LoadOp
+from tilewright.passes.building import Builder
 from tilewright.passes.dce import eliminate_dead_code, is_removable
 from tilewright.passes.masks import INVERSE
 from tilewright.passes.placed_loads import load_at, placed
-from tilewright.passes.rewriting import insert_before
 from tilewright.passes.subjects import IF_CONVERTED
 from tilewright.passes.trip_count import conjuncts
 
@@ -202,9 +202,7 @@ def _rewrite(branch: _Branch) -> None:
                 values[pair] = load_at(alike.load, alike.load.offset, alike.load.bounds, op)
             elif alike.operation is not None:
                 mapped = {own: values[part] for own, part in zip(alike.operation.operands, parts(pair), strict=True)}
-                made = alike.operation.clone(mapped)
-                insert_before(made, op)
-                made.location = alike.operation.location  # its own line, not the branch's
+                made = Builder(op).copy(alike.operation, mapped)
                 values[pair] = made.results[result_number(pair[0])]
             else:
                 values[pair] = pair[0]

@@ -28,8 +28,9 @@ from tilewright.ir.values import defining_op, is_tile
 from tilewright.ir.walk import among, every, operations, walk
 from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.elementwise import AddIOp, CmpIOp, DivSIOp, MaxSIOp, MinSIOp, MulIOp, SubIOp
+from tilewright.passes.building import Builder
 from tilewright.passes.dce import is_removable
-from tilewright.passes.rewriting import insert_before, replace, splice
+from tilewright.passes.rewriting import replace, splice
 from tilewright.passes.trip_count import COUNTS, Bound, CountedBlock, Preheader, conjuncts, end_of
 
 _LARGEST = 200  # operations of a loop of which two are made
@@ -181,10 +182,7 @@ def _leave_out(split: _Split) -> list[ForOp]:
     ends += [(_start(loop, between.below, between.above), loop.ub)] if between.above else []
     number = operations(loop.body.block).index(split.branch)
     for start, end in ends:
-        copy = loop.clone()
-        for old, new in zip(walk(loop), walk(copy), strict=True):
-            new.location = old.location
-        insert_before(copy, loop)
+        copy = Builder(loop).copy(loop, {})
         for position, value in enumerate((start, end, loop.step, *values)):
             copy.operands[position] = value
         branch = operations(copy.body.block)[number]

@@ -30,7 +30,7 @@ from tilewright.ops.control import ForOp, FuncOp
 from tilewright.ops.elementwise import AddIOp
 from tilewright.passes.building import Builder
 from tilewright.passes.dce import eliminate_dead_code
-from tilewright.passes.rewriting import insert_before, take_out_invariants
+from tilewright.passes.rewriting import take_out_invariants
 
 _Pair = tuple[SSAValue, SSAValue]  # of a value that a loop carries: the first, and what an iteration hands on
 
@@ -155,8 +155,6 @@ def _made(
         op = defining_op(pair[0])
         made[pair] = values[numbers[pair]] if pair in numbers else pair[0]
         if operands and op is not None:
-            copy = op.clone({old: made[part] for old, part in zip(op.operands, operands, strict=True)})
-            insert_before(copy, anchor)
-            copy.location = op.location
-            made[pair] = copy.results[result_number(pair[0])]
+            known = {old: made[part] for old, part in zip(op.operands, operands, strict=True)}
+            made[pair] = Builder(anchor).copy(op, known).results[result_number(pair[0])]
     return made[[*parts][-1]]

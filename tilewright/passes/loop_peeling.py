@@ -20,15 +20,16 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import Poly, expanded
 from tilewright.analysis.uniform import scalar_of
-from tilewright.base.order import operands_first
+from tilewright.base.order import operands_first, reached
 from tilewright.ir.effect_traits import is_without_effects
-from tilewright.ir.values import defining_op, is_inside, is_tile
+from tilewright.ir.values import defining_op, is_inside, is_tile, users_of
 from tilewright.ir.walk import operations, walk
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.elementwise import CmpIOp, SelectOp
+from tilewright.passes.building import Builder
 from tilewright.passes.dce import is_removable
-from tilewright.passes.rewriting import erase, insert_before, move_before
+from tilewright.passes.rewriting import erase, move_before
 
 
 @dataclass(slots=True)
@@ -140,9 +141,7 @@ class Moved:
         op = defining_op(value)
         assert op is not None
         mapped = {operand: self.get(operand) for operand in op.operands}
-        made = op.clone(dict(mapped))
-        insert_before(made, self.anchor)
-        made.location = op.location
+        made = Builder(self.anchor).copy(op, mapped)
         self.known |= zip(op.results, made.results, strict=True)
         return self.known[value]
 
@@ -150,9 +149,7 @@ class Moved:
         """Do there what a branch does; its results."""
         mapped = {value: self.get(value) for value in chosen.taken()}
         for op in chosen.ops:
-            made = op.clone(mapped)
-            insert_before(made, self.anchor)
-            made.location = op.location
+            Builder(self.anchor).copy(op, mapped)
         return [mapped.get(value, value) for value in chosen.made]
 
     def _is_outside(self, value: SSAValue) -> bool:
@@ -281,17 +278,13 @@ def _replaced(loop: ForOp, chosen: _Chosen) -> list[int | None] | None:
 
 def _is_for(value: SSAValue, branch: Operation) -> bool:
     """Whether nobody but a branch uses a value, or what is made of it."""
-    todo, seen = [value], set[Operation]()
-    while todo:
-        for use in todo.pop().uses:
-            user = use.operation
-            if user is branch or is_inside(user, branch) or user in seen:
-                continue
-            if user.regions or not is_removable(user) or user.parent is not branch.parent:
-                return False
-            seen.add(user)
-            todo += user.results
-    return True
+
+    def others(value: SSAValue) -> list[Operation]:
+        return [user for user in users_of(value) if user is not branch and not is_inside(user, branch)]
+
+    made = reached([value], lambda value: [result for user in others(value) for result in user.results])
+    users = (user for each in made for user in others(each))
+    return all(not user.regions and is_removable(user) and user.parent is branch.parent for user in users)
 
 
 def _may_come_first(loop: ForOp, chosen: _Chosen) -> bool:

@@ -14,7 +14,7 @@ are rewritten: index arithmetic does not wrap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -27,6 +27,7 @@ from tilewright.analysis.iterations import is_unit, way_of
 from tilewright.base import dtypes
 from tilewright.base.decision import No
 from tilewright.base.options import Options
+from tilewright.base.order import reached
 from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.types import element_type, i32, i64, shape_of
@@ -68,18 +69,17 @@ def _leave_out(part: SSAValue) -> None:
 
 def _comparisons(root: Operation) -> Iterator[CompareOp]:
     """The comparisons that masks of loads and stores are made of."""
-    todo = [op.mask for op in every(root, LoadOp, StoreOp)]
-    seen: set[SSAValue] = set()
-    while todo:
-        value = todo.pop()
-        op = None if value is None else defining_op(value)
-        if value is None or op is None or value in seen:
-            continue
-        seen.add(value)
-        if is_conjunction(op):
-            todo += op.operands
-        elif isinstance(op, CmpIOp) and shape_of(value.type):
+    masks = [op.mask for op in every(root, LoadOp, StoreOp) if op.mask is not None]
+    for value in reached(masks, _joined):
+        op = defining_op(value)
+        if isinstance(op, CmpIOp) and shape_of(value.type):
             yield op
+
+
+def _joined(value: SSAValue) -> Sequence[SSAValue]:
+    """The parts that a mask joins by `and`."""
+    op = defining_op(value)
+    return op.operands if op is not None and is_conjunction(op) else ()
 
 
 def _bounded(op: CompareOp, analysis: AffineAnalysis) -> SSAValue | None:

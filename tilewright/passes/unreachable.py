@@ -5,8 +5,9 @@ A front end leaves them after an early `return`; with them gone a structured fun
 
 from __future__ import annotations
 
-from xdsl.ir import Block, Operation
+from xdsl.ir import Operation
 
+from tilewright.base.order import reached
 from tilewright.ir.walk import every
 from tilewright.ops.function import FuncOp
 
@@ -22,15 +23,8 @@ def drop_unreachable_blocks(root: Operation) -> bool:
 
 def _drop(function: FuncOp) -> bool:
     entry = function.body.blocks[0]
-    reached: set[Block] = set()
-    pending = [entry]
-    while pending:
-        block = pending.pop()
-        if block not in reached:
-            reached.add(block)
-            if block.last_op is not None:
-                pending.extend(block.last_op.successors)
-    dead = [block for block in function.body.blocks if block not in reached]
+    used = set(reached([entry], lambda block: block.last_op.successors if block.last_op is not None else ()))
+    dead = [block for block in function.body.blocks if block not in used]
     for block in dead:
         function.body.detach_block(block)
     for block in dead:  # all are out before the first goes: they may use one another's values

@@ -7,14 +7,17 @@ operation on tiles (`reduce`, `dot`, `store`, ragged reshapes, ...) is a step of
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.backends.cpu.plan.reciprocal import DivideByRowOp
 from tilewright.backends.llvm.casts import CAST_NAMES
 from tilewright.backends.llvm.elementwise import TABLE
+from tilewright.base.order import reached
 from tilewright.ir.traits import View
 from tilewright.ir.types import bit_width, element_type, is_integer
+from tilewright.ir.values import users_of
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
@@ -99,3 +102,12 @@ def _cast_cost(op: Operation, cast: str) -> float:
     if min(bit_width(source), bit_width(target)) == 8:
         return 10.0
     return 2.0 if cast in ("extf", "truncf", "sitofp") else 3.0
+
+
+def readers_of(value: SSAValue) -> Iterator[Operation]:
+    """Who reads a value, or what is computed from it where it is wanted."""
+
+    def made_of_it(value: SSAValue) -> list[SSAValue]:
+        return [result for user in users_of(value) if is_lazy(user) for result in user.results]
+
+    return (user for each in reached([value], made_of_it) for user in users_of(each))

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Operation, SSAValue
-
-from tilewright.backends.cpu.plan.recompute import is_lazy
+from tilewright.backends.cpu.plan.recompute import is_lazy, readers_of
 from tilewright.backends.cpu.plan.steps import ReduceSink, ScanSink, Step, StoreSink
 from tilewright.ir.types import bit_width, element_type
 from tilewright.ops.reduce import single_operation
@@ -45,21 +43,5 @@ def leave_in_registers(order: Sequence[Step]) -> None:
             assert scan.op is not None
             here = {sink.op for sink in others if isinstance(sink, StoreSink)}
             for number, result in enumerate(scan.op.results):
-                if _readers(result) <= here:
+                if {user for user in readers_of(result) if not is_lazy(user)} <= here:
                     scan.targets[number] = None
-
-
-def _readers(value: SSAValue) -> set[Operation]:
-    """Who reads a value, or what is computed from it where it is wanted."""
-    found: set[Operation] = set()
-    seen, stack = {value}, [value]
-    while stack:
-        for use in stack.pop().uses:
-            user = use.operation
-            if not is_lazy(user):
-                found.add(user)
-                continue
-            further = set(user.results) - seen
-            seen |= further
-            stack += further
-    return found

@@ -11,7 +11,7 @@ convolutions and sums over a few parts are written like this.
 
 from __future__ import annotations
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from tilewright.analysis.constants import constant_of
 from tilewright.backends.cpu import tuning
@@ -28,7 +28,7 @@ from tilewright.passes.building import Builder
 from tilewright.passes.canonicalize import canonicalize
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
-from tilewright.passes.rewriting import insert_before, replace
+from tilewright.passes.rewriting import replace
 
 
 def unroll_short_loops(function: FuncOp, decisions: Decisions) -> bool:
@@ -78,13 +78,6 @@ def _unroll(loop: ForOp, iterations: range) -> None:
         values: dict[SSAValue, SSAValue] = dict(zip(body.args, (counter, *carried), strict=True))
         for op in body.ops:
             if op is not last:
-                _copy(op, values, loop)
+                Builder(loop).copy(op, values)
         carried = [values.get(value, value) for value in last.operands]
     replace(loop, carried)
-
-
-def _copy(op: Operation, values: dict[SSAValue, SSAValue], anchor: Operation) -> None:
-    """A copy of an operation in front of `anchor`, made of `values` where they stand for its operands."""
-    made = op.clone(values)
-    insert_before(made, anchor)
-    made.location = op.location

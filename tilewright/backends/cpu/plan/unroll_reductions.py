@@ -19,13 +19,13 @@ from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import CONST, Index, identity, is_power_of_two
 from tilewright.backends.cpu import tuning
-from tilewright.backends.cpu.plan.recompute import cost_of, is_lazy
+from tilewright.backends.cpu.plan.recompute import cost_of, is_lazy, readers_of
 from tilewright.backends.cpu.plan.subjects import UNROLLED_REDUCTION
 from tilewright.backends.cpu.plan.zero_terms import first_zero
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import element_type, pointee_bytes, shape_of, tile_type
-from tilewright.ir.values import defining_op, is_tile, property_int, users_of
+from tilewright.ir.values import defining_op, is_tile, property_int
 from tilewright.ir.walk import among, every
 from tilewright.ops.broadcast import BroadcastOp
 from tilewright.ops.elementwise import AddFOp, AddIOp
@@ -104,15 +104,7 @@ def _slices(op: ReduceOp, analysis: AffineAnalysis) -> Answer[int]:
 
 def _is_broadcast(value: SSAValue) -> bool:
     """Whether somebody who computes a value in its own pass wants an element of it several times."""
-    seen, stack = {value}, [value]
-    while stack:
-        users = users_of(stack.pop())
-        if any(among(users, BroadcastOp)):
-            return True
-        further = {result for user in users if is_lazy(user) for result in user.results} - seen
-        seen |= further
-        stack += further
-    return False
+    return any(among(readers_of(value), BroadcastOp))
 
 
 def _along_others(pointer: SSAValue, index: Index, axis: int, analysis: AffineAnalysis) -> bool:
