@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from tilewright.analysis.recurrences import note_loops
 from tilewright.backends.cpu import tuning
@@ -27,11 +29,13 @@ from tilewright.loops.dot_loops import normalize_dot_loops
 from tilewright.loops.reduction_loops import Rows, normalize_reduction_loops
 from tilewright.loops.scaled_sums import take_numbers_out_of_sums
 from tilewright.loops.sink_prefetched_loads import sink_prefetched_loads
-from tilewright.ops.control import ForOp
+from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.elementwise import OrIOp
+from tilewright.ops.elementwise import DivFOp, MinSIOp, OrIOp, RemSIOp, SelectOp
 from tilewright.ops.function import FuncOp
+from tilewright.ops.memory import StoreOp
 from tilewright.ops.reduce import ReduceOp
+from tilewright.ops.shape import CatOp
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.delinearize import delinearize_loops
 from tilewright.passes.if_conversion import convert_branches
@@ -47,6 +51,34 @@ _ROWS = Rows(
     most=tuning.ELEMENTS_ACROSS,
     matrix=tuning.SUMMED_SIZE,
 )
+
+_Rewrite = Callable[[FuncOp, Decisions], bool]  # says whether it changed anything
+
+
+def _rewrites(isa: CpuFeatures) -> tuple[tuple[tuple[type[Operation], ...], _Rewrite], ...]:
+    """The table of contents: what is rewritten, in this order, where there are operations of which classes."""
+    return (
+        ((OrIOp,), lambda function, _: choose_inside(function)),
+        ((ForOp,), delinearize_loops),
+        ((ForOp,), lambda function, _: rematerialize_carried(function)),
+        ((ForOp,), unroll_short_loops),
+        ((RemSIOp, MinSIOp, SelectOp), leave_out_unread_rows),
+        ((ReduceOp,), lambda function, _: raise_sums_to_dots(function, tuning.SUMMED_SIZE)),
+        ((ForOp, WhileOp), make_offsets_scalar),
+        ((IfOp,), convert_branches),
+        ((ForOp,), sink_prefetched_loads),
+        ((ForOp,), lambda function, _: take_numbers_out_of_sums(function)),
+        ((ForOp, ReduceOp), lambda function, decisions: normalize_reduction_loops(function, decisions, _ROWS)),
+        ((DotOp,), lambda function, decisions: distribute_loops(function, isa, decisions)),
+        ((DotOp,), normalize_dot_loops),
+        ((DotOp,), lambda function, decisions: narrow_dots(function, isa, decisions)),
+        ((DotOp,), lower_row_dots_to_sums),
+        ((DotOp,), swap_dot_operands),
+        ((DivFOp,), divide_rows_once),
+        ((CatOp,), lambda function, _: rewrite_ragged_cats(function)),
+        ((ReduceOp,), unroll_reductions),
+        ((StoreOp,), merge_interleaved_stores),
+    )
 
 
 @dataclass(slots=True)
@@ -77,33 +109,9 @@ def plan_module(module: ModuleOp, isa: CpuFeatures) -> LoopModule:
     for function in functions:
         decisions = Decisions()
         kinds = {type(op) for op in walk(function)}
-        raised = False
-        if OrIOp in kinds:
-            choose_inside(function)
-        if ForOp in kinds:
-            delinearize_loops(function, decisions)
-            rematerialize_carried(function)
-            unroll_short_loops(function, decisions)
-        leave_out_unread_rows(function, decisions)
-        raise_sums_to_dots(function, tuning.SUMMED_SIZE)
-        make_offsets_scalar(function, decisions)
-        convert_branches(function, decisions)
-        sink_prefetched_loads(function, decisions)
-        if ForOp in kinds:
-            take_numbers_out_of_sums(function)
-        if ForOp in kinds or ReduceOp in kinds:
-            raised = normalize_reduction_loops(function, decisions, _ROWS)
-        distribute_loops(function, isa, decisions)
-        if DotOp in kinds or raised:
-            normalize_dot_loops(function, decisions)
-            narrow_dots(function, isa, decisions)
-            lower_row_dots_to_sums(function, decisions)
-        swap_dot_operands(function, decisions)
-        divide_rows_once(function, decisions)
-        rewrite_ragged_cats(function)
-        if ReduceOp in kinds or raised:
-            unroll_reductions(function, decisions)
-        merge_interleaved_stores(function, decisions)
+        for classes, rewrite in _rewrites(isa):
+            if not kinds.isdisjoint(classes) and rewrite(function, decisions):
+                kinds = {type(op) for op in walk(function)}
         note_loops(function, decisions)
         plans[function.symbol] = plan_function(function, isa, decisions)
     return LoopModule(module, plans)

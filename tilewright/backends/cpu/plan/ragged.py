@@ -18,11 +18,13 @@ from tilewright.passes.building import Builder
 from tilewright.passes.rewriting import replace
 
 
-def rewrite_ragged_cats(function: FuncOp) -> None:
-    """Rewrite the `tt.cat` operations of a function on tiles whose first extent is not a power of two, in place."""
-    for op in every(function, CatOp):
-        if not is_power_of_two(shape_of(op.lhs.type)[0]):
-            _rewrite(op)
+def rewrite_ragged_cats(function: FuncOp) -> bool:
+    """Rewrite the `tt.cat` operations of a function on tiles whose first extent is not a power of two, in place; says
+    whether there was one."""
+    ragged = [op for op in every(function, CatOp) if not is_power_of_two(shape_of(op.lhs.type)[0])]
+    for op in ragged:
+        _rewrite(op)
+    return bool(ragged)
 
 
 def _rewrite(op: CatOp) -> None:

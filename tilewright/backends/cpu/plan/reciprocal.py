@@ -46,14 +46,15 @@ class DivideByRowOp(TileOp):
     traits = traits_def(Pure())
 
 
-def divide_rows_once(function: FuncOp, decisions: Decisions) -> None:
-    """Rewrite the divisions of the tiles of a function, in place."""
+def divide_rows_once(function: FuncOp, decisions: Decisions) -> bool:
+    """Rewrite the divisions of the tiles of a function, in place; says whether there was one to rewrite."""
     made: dict[SSAValue, Sequence[SSAValue]] = {}
     for op in every(function, DivFOp):
         if shape_of(op.results[0].type):
             repeat = decisions.note(RECIPROCAL, op, _repeated(op))
             if repeat is not None:
                 _rewrite(op, repeat, made)
+    return bool(made)
 
 
 def _repeated(op: Operation) -> Answer[Operation]:
