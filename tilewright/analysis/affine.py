@@ -244,14 +244,14 @@ class AffineAnalysis:
     """Forms of values at indices.
 
     Args:
-        opaque: says of a tile value whether it lives in scratch, where it must be read rather than recomputed.
+        opaque: says of a tile whether it lives in scratch, where it must be read, not recomputed; by default none does.
         facts: of the function; without them nothing is known of what is not affine.
 
     Attributes:
         taken_for: values that have other forms where whoever asks is (`as_operand`, for one).
     """
 
-    def __init__(self, opaque: Callable[[SSAValue], bool], facts: ElementFacts | None = None) -> None:
+    def __init__(self, opaque: Callable[[SSAValue], bool] = lambda _: False, facts: ElementFacts | None = None) -> None:
         self._opaque, self.facts = opaque, facts
         self.taken_for: dict[SSAValue, Rule] = {}
         self._ints: dict[_At, Form] = {}

@@ -70,7 +70,7 @@ class LaunchProofs:
 
     def __init__(self, kernel: FuncOp, numbers: Numbers, extents: Extents, grid: Grid) -> None:
         self.kernel, self.numbers, self.extents, self.grid = kernel, numbers, extents, grid
-        self.analysis = AffineAnalysis(lambda value: False)
+        self.analysis = AffineAnalysis()
         self._reaches: dict[Operation, _Reach] = {}
 
     # -- bounds ------------------------------------------------------------------------------------------

@@ -199,7 +199,7 @@ def _is_normal(found: DotSum) -> bool:
     if len(found.dots) > 1 or len(found.loops) != 1:
         return len(found.dots) == 1 and not found.loops
     (loop,), is_down = found.loops, False
-    evolution, analysis = ScalarEvolution(loop), AffineAnalysis(lambda value: False)
+    evolution, analysis = ScalarEvolution(loop), AffineAnalysis()
     for operand, k in ((found.last.a, 1), (found.last.b, 0)):
         whole = load_of(operand) is not None
         for value in [operand] if whole else [load.result for load in loads_of(operand) if load.parent_op() is loop]:

@@ -206,7 +206,7 @@ class _Adder:
     def __init__(self, kernel: FuncOp, wanted: frozenset[str], shared: bool) -> None:
         self.kernel, self.wanted = kernel, wanted
         self.checked, self.types = Checked(), list[str]()
-        self.analysis = AffineAnalysis(lambda value: False)
+        self.analysis = AffineAnalysis()
         self.entry = kernel.body.blocks[0]
         self.slots: dict[SSAValue, int] = {value: slot for slot, value in enumerate(self.entry.args)}
         self.accesses = accesses_of(kernel)

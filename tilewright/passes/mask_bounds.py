@@ -48,7 +48,7 @@ from tilewright.passes.trip_count import Preheader
 
 def compare_places_with_bounds(root: Operation) -> bool:
     """Rewrite the masks of all accesses below `root`, in place; says whether there was one to rewrite."""
-    analysis = AffineAnalysis(lambda value: False)
+    analysis = AffineAnalysis()
     changed = False
     for op in list(dict.fromkeys(_comparisons(root))):
         found = _bounded(op, analysis)

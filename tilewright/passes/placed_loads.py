@@ -33,7 +33,7 @@ from tilewright.passes.trip_count import Preheader
 
 def placed(load: LoadOp) -> Answer[MemoryOperand]:
     """The polynomials of a load, if `load_at` can make it elsewhere."""
-    answer = memory_operand(load.results[0], (), AffineAnalysis(lambda value: False))
+    answer = memory_operand(load.results[0], (), AffineAnalysis())
     if isinstance(answer, No):
         return answer
     found = answer.plan

@@ -61,7 +61,7 @@ def _dead(dot: Operation, bounds: list[Poly], dim: int, *, alone: bool) -> Answe
     slices = slices_of(dot.results[0], dim)
     rows = whole(0, shape_of(dot.results[0].type)[dim])
     forms = [Form(-bound, {rows: Poly.of(1)}) for bound in bounds]
-    no = asked_for(slices, forms, AffineAnalysis(lambda value: False), f"{what} of the result")
+    no = asked_for(slices, forms, AffineAnalysis(), f"{what} of the result")
     if no is not None:
         return no
     if slices.loads:

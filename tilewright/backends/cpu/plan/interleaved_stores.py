@@ -64,7 +64,7 @@ def merge_interleaved_stores(function: FuncOp, decisions: Decisions) -> bool:
     if not runs:
         return False
     facts = ElementFacts(function)
-    analysis, changed = AffineAnalysis(lambda value: False, facts), False
+    analysis, changed = AffineAnalysis(facts=facts), False
     for run in runs:
         for places in _same_array([place for op in run if (place := _place(op, analysis, facts)) is not None]):
             stores = decisions.note(INTERLEAVED, places[-1].op, _recognise(places, run))

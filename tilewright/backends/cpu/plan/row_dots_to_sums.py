@@ -51,7 +51,7 @@ def _is_one_row(dot: DotOp) -> bool:
     shape, kinds = shape_of(dot.a.type), [element_type(value.type) for value in dot.operands]
     if len(shape) != 2 or shape[0] != 1 or kinds[2] != f32 or not all(bit_width(k) in (16, 32) for k in kinds[:2]):
         return False
-    return not isinstance(memory_operand(dot.b, (), AffineAnalysis(lambda value: False)), Yes)
+    return not isinstance(memory_operand(dot.b, (), AffineAnalysis()), Yes)
 
 
 def _computed(dot: DotOp) -> Answer[DotOp]:

@@ -44,7 +44,7 @@ def swap_dot_operands(function: FuncOp, decisions: Decisions) -> bool:
 
 def _lies_across(value: SSAValue) -> bool:
     """Whether an operand is in memory, and its neighbours there are those of a column."""
-    answer = memory_operand(value, (), AffineAnalysis(lambda value: False))
+    answer = memory_operand(value, (), AffineAnalysis())
     return isinstance(answer, Yes) and answer.plan.strides[0] == Poly.of(memory_bytes(answer.plan.elem))
 
 
@@ -53,7 +53,7 @@ def _is_column(dot: DotOp) -> bool:
     m, n = shape_of(dot.d.type)
     if n > 1 or m == 1:
         return False
-    return all(isinstance(memory_operand(v, (), AffineAnalysis(lambda value: False)), Yes) for v in (dot.a, dot.b))
+    return all(isinstance(memory_operand(v, (), AffineAnalysis()), Yes) for v in (dot.a, dot.b))
 
 
 def _swapped(dot: DotOp) -> Answer[DotOp]:

@@ -43,7 +43,7 @@ def unroll_reductions(function: FuncOp, decisions: Decisions) -> bool:
     found = [op for op in every(function, ReduceOp) if _is_short(op)]
     if not found:
         return False
-    analysis, changed = AffineAnalysis(lambda value: False, ElementFacts(function)), False
+    analysis, changed = AffineAnalysis(facts=ElementFacts(function)), False
     for op in found:
         count = decisions.note(UNROLLED_REDUCTION, op, _slices(op, analysis))
         if count is not None:

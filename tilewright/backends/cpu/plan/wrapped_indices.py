@@ -59,7 +59,7 @@ class _Held:
 def leave_out_unread_rows(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such indices of a function; says whether anything changed."""
     changed = False
-    analysis = AffineAnalysis(lambda value: False)
+    analysis = AffineAnalysis()
     for op in list(walk(function)):
         held = _recognise(op)
         if held is None:

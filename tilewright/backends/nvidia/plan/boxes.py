@@ -119,7 +119,7 @@ class Boxes:
 
     def __init__(self, function: FuncOp) -> None:
         self.facts = ElementFacts(function)
-        self.analysis = AffineAnalysis(lambda value: False, self.facts)
+        self.analysis = AffineAnalysis(facts=self.facts)
 
     def of(self, load: LoadOp) -> Answer[Box]:
         """The box that a load of a tile reads, if it is known to be one that the copy engine can move."""

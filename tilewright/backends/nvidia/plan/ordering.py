@@ -166,7 +166,7 @@ class _Own:
     """
 
     def __init__(self, function: FuncOp) -> None:
-        self._analysis = AffineAnalysis(lambda value: False, ElementFacts(function))
+        self._analysis = AffineAnalysis(facts=ElementFacts(function))
 
     def __call__(self, pointer: SSAValue) -> bool:
         shape = shape_of(pointer.type)
