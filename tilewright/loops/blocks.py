@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis import affine
 from tilewright.base.decision import No
@@ -13,10 +13,9 @@ from tilewright.ir.decisions import describe_op
 from tilewright.ir.types import i64
 from tilewright.loops.lowering import Matrix, Scalars
 from tilewright.loops.nest import Range
-from tilewright.ops.control import ForOp, YieldOp
+from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise import DivSIOp
 from tilewright.passes.dce import is_removable
-from tilewright.passes.rewriting import insert_before
 from tilewright.passes.trip_count import Preheader
 
 
@@ -59,12 +58,7 @@ class Blocks:
             count = preheader.sum(self.count)
         else:
             count = preheader.apply(DivSIOp, preheader.sum(self.extent + affine.Poly.of(self.size - 1)), self.size)
-        kinds = [first.type for first in firsts]
-        body = Block(arg_types=[i64, *kinds])
-        body.add_op(YieldOp.create(operands=body.args[1:]))
-        operands = [preheader.known(0), count, preheader.known(1), *firsts]
-        loop = ForOp.create(operands=operands, result_types=kinds, regions=[Region(body)])
-        insert_before(loop, place)
+        loop = preheader.loop([preheader.known(0), count, preheader.known(1)], firsts)
         for matrix in matrices:
             matrix.hoist(loop)
         return loop

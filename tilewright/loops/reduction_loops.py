@@ -379,7 +379,6 @@ def _write(normals: Sequence[_Normal]) -> None:
         loop = blocks.loop(firsts, matrices, place)
         carried, end, at = loop.carried, loop.body.block.last_op, blocks.at(loop)
         assert end is not None
-        end.location = loop.location
         pairs = zip(normals, carried, strict=True)
         end.operands = [_combined(n, at, blocks.limit, arg, end, tiles) for n, arg in pairs]
         totals = list(loop.results)

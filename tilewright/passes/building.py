@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -15,6 +15,7 @@ from tilewright.ir.values import is_tile
 from tilewright.ops.broadcast import BroadcastOp, SplatOp
 from tilewright.ops.casts import ExtSIOp, TruncIOp
 from tilewright.ops.constant import ConstantOp, Number
+from tilewright.ops.control import ForOp, YieldOp
 from tilewright.ops.elementwise import AddIOp, AndIOp, CmpIOp, MulIOp, OrIOp, SelectOp, SubIOp, XOrIOp
 from tilewright.ops.reduce import ReduceOp, ReduceReturnOp
 from tilewright.ops.shape import ReshapeOp, TransOp, UnsplatOp
@@ -146,3 +147,19 @@ class Builder:
             op.location = self.anchor.location
         rest = tile_type(shape[:axis] + shape[axis + 1 :], element)
         return self.put(ReduceOp.build_op([[tile]], [rest], {"axis": axis}, [Region(body)]))
+
+    def loop(self, bounds: Sequence[SSAValue], firsts: Sequence[SSAValue] = ()) -> ForOp:
+        """A loop with nothing in it, from a number up to another by steps, that hands on what it carries.
+
+        Args:
+            bounds: the first number, the end and the step.
+            firsts: what is carried into the first iteration.
+        """
+        kinds = [first.type for first in firsts]
+        body = Block(arg_types=[bounds[0].type, *kinds])
+        end = YieldOp.create(operands=body.args[1:])
+        body.add_op(end)
+        end.location = self.anchor.location
+        loop = ForOp.create(operands=[*bounds, *firsts], result_types=kinds, regions=[Region(body)])
+        insert_before(loop, self.anchor)
+        return loop

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.homes import homes_of
 from tilewright.analysis.waiting import waiting_looks
@@ -33,7 +33,6 @@ from tilewright.ir.values import is_tile
 from tilewright.ir.walk import among, walk
 from tilewright.ops.atomic import AtomicCASOp
 from tilewright.ops.casts import PtrToIntOp
-from tilewright.ops.control import ForOp, YieldOp
 from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise import AndIOp, MaxSIOp, MinSIOp, OrIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
@@ -41,7 +40,6 @@ from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, is_volatile
 from tilewright.passes.check_code import Code
 from tilewright.passes.check_shadow import LOAD, STORE, NewSite, Words
-from tilewright.passes.rewriting import insert_before
 
 UNIT = 64
 """Stamps of a program."""
@@ -241,11 +239,9 @@ def _at(code: Code, words: SSAValue, at: SSAValue) -> SSAValue:
 
 def _for_chunks(code: Code, end: SSAValue, body: Callable[[Code, SSAValue], None]) -> None:
     """A loop over the elements of a row, `CHUNK` at a time."""
-    block = Block(arg_types=[i32])
-    last = YieldOp.create(operands=[])
-    block.add_op(last)
+    loop = code.loop([code.number(0, i32), end, code.number(CHUNK, i32)])
+    last = loop.body.block.last_op
+    assert last is not None
     inner = Code(last, code.records)
     line = inner.make(MakeRangeOp, tile_type((CHUNK,), i32), start=0, end=CHUNK)
-    body(inner, inner.add(line, block.args[0]))
-    bounds = [code.number(0, i32), end, code.number(CHUNK, i32)]
-    insert_before(ForOp.create(operands=bounds, result_types=[], regions=[Region(block)]), code.anchor)
+    body(inner, inner.add(line, loop.induction_var))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import Poly, expanded
 from tilewright.analysis.constants import constant_of
@@ -24,13 +24,13 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.values import defining_op, is_inside, result_number
 from tilewright.ir.walk import every, operations
-from tilewright.ops.control import ForOp, FuncOp, IfOp, YieldOp
+from tilewright.ops.control import ForOp, FuncOp, IfOp
 from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MulIOp, RemSIOp, SelectOp, SubIOp
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.induction_variables import simplify_induction_variables
 from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.loop_peeling import peel_first, peel_last, zero_where
-from tilewright.passes.rewriting import erase, insert_before, replace
+from tilewright.passes.rewriting import erase, replace
 from tilewright.passes.subjects import DELINEARIZED
 from tilewright.passes.trip_count import COUNTS, Preheader
 
@@ -177,7 +177,7 @@ def _nested(loop: ForOp) -> Answer[ForOp]:
 
 def _made(loop: ForOp) -> _Nest:
     """A nest in front of a loop, whose inner body is a copy of the loop's."""
-    preheader, inner, kind = Preheader(loop, loop.lb.type), loop.clone(), loop.lb.type
+    preheader, inner = Preheader(loop, loop.lb.type), loop.clone()
     found = _cycle(loop)
     assert found is not None
     period = preheader.sum(found.period)
@@ -186,15 +186,12 @@ def _made(loop: ForOp) -> _Nest:
     whole = preheader.apply(DivSIOp, preheader.apply(MaxSIOp, loop.ub, 0), safe)
     groups = preheader.choose(positive, whole, preheader.known(0))
     zero, one = preheader.known(0), preheader.known(1)
-    block = Block(arg_types=[kind, *loop.result_types])
-    operands = [zero, groups, one, *loop.iter_args]
-    outer = ForOp.create(operands=operands, result_types=list(loop.result_types), regions=[Region(block)])
-    insert_before(outer, loop)
-    block.add_op(inner)
-    inner.operands = [zero, period, one, *block.args[1:]]
-    last = YieldOp.create(operands=list(inner.results))
-    block.add_op(last)
-    inner.location = last.location = loop.location
+    outer = preheader.loop([zero, groups, one], loop.iter_args)
+    last = outer.body.block.last_op
+    assert last is not None
+    outer.body.block.insert_op_before(inner, last)
+    inner.operands = [zero, period, one, *outer.carried]
+    last.operands = inner.results
     cycle = _count_anew(inner, outer.induction_var, period, found)
     return _Nest(outer, inner, cycle, period, groups)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.traits import IsTerminator
 
 from tilewright.analysis.origins import may_meet
@@ -30,13 +30,13 @@ from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import bit_width, element_type, i32, shape_of
 from tilewright.ir.values import defining_op, is_tile, property_int
 from tilewright.ir.walk import among, walk
-from tilewright.ops.control import ForOp, FuncOp, YieldOp
+from tilewright.ops.control import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.reduce import ReduceOp, single_operation
 from tilewright.ops.spec import spec_of
 from tilewright.passes.building import Builder
 from tilewright.passes.dce import eliminate_dead_code, is_removable
-from tilewright.passes.rewriting import erase, insert_before
+from tilewright.passes.rewriting import erase
 
 
 @dataclass(slots=True)
@@ -203,15 +203,10 @@ def _write(one: _Pass) -> None:
     sums = [op for op, _ in one.ends if isinstance(op, ReduceOp)]
     firsts = [Builder(last).number(_neutral(op), op.results[0].type) for op in sums]
     bounds = [Builder(last).number(number, i32) for number in (0, one.length, one.width)]
-    body = Block(arg_types=[i32, *(value.type for value in firsts)])
-    end = YieldOp.create(operands=list(body.args[1:]))
-    body.add_op(end)
-    end.location = last.location
-    loop = ForOp.create(
-        operands=[*bounds, *firsts], result_types=[value.type for value in firsts], regions=[Region(body)]
-    )
-    insert_before(loop, last)
-    strip, joined = Strip(body.args[0], one.width, end, {}), list[SSAValue]()
+    loop = Builder(last).loop(bounds, firsts)
+    end = loop.body.block.last_op
+    assert end is not None
+    strip, joined = Strip(loop.induction_var, one.width, end, {}), list[SSAValue]()
     for op, axis in one.ends:
         operands = [strip.of(value, axis) if is_tile(value) else value for value in op.operands]
         if not isinstance(op, ReduceOp):
@@ -220,7 +215,7 @@ def _write(one: _Pass) -> None:
         made = strip.remade(op, operands, [op.results[0].type])
         join = single_operation(op.regions[0].block)
         assert join is not None
-        carried = body.args[1 + len(joined)]
+        carried = loop.carried[len(joined)]
         both = type(join).create(
             operands=[carried, made],
             result_types=[carried.type],
