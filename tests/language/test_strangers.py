@@ -2,7 +2,7 @@
 
 Packed weights (AWQ, GPTQ, NF4), keys packed for `topk`, tuples of pointers and functions, recursion over constants,
 scans of pairs, locks, block pointers in three dims, sequences of different lengths, branches that return tuples,
-unsigned hashes, orders given as numbers.
+unsigned hashes, orders given as numbers, launches that may overlap on a GPU.
 """
 
 from __future__ import annotations
@@ -543,3 +543,20 @@ def test_orders_as_numbers(order):
     x, o = torch.rand(16), torch.empty(3, 16)
     sorts[(1,)](x, o, 16, order, order)
     eq(o, x.sort(descending=bool(order)).values.expand(3, 16))
+
+
+@triton.jit
+def dependent(x, o, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.extra.cuda.gdc_wait()
+    v = tl.load(x + i)
+    tl.extra.cuda.gdc_launch_dependents()
+    tl.store(o + i, v + 1)
+
+
+def test_launches_that_may_overlap_on_a_gpu():
+    """A library that asks for overlapping launches runs where they follow one another."""
+    x, o = torch.rand(16), torch.empty(16)
+    dependent[(1,)](x, o, 16)
+    dependent[(1,)](o, o, 16, launch_pdl=True)
+    eq(o, x + 2)
