@@ -2,8 +2,7 @@
 
 Packed weights (AWQ, GPTQ, NF4), keys packed for `topk`, tuples of pointers and functions, recursion over constants,
 scans of pairs, locks, block pointers in three dims, sequences of different lengths, branches that return tuples,
-unsigned hashes, orders given as numbers, launches that may overlap on a GPU,
-block pointers made anew with other strides.
+unsigned hashes, orders given as numbers.
 """
 
 from __future__ import annotations
@@ -544,51 +543,3 @@ def test_orders_as_numbers(order):
     x, o = torch.rand(16), torch.empty(3, 16)
     sorts[(1,)](x, o, 16, order, order)
     eq(o, x.sort(descending=bool(order)).values.expand(3, 16))
-
-
-@triton.jit
-def dependent(x, o, B: tl.constexpr):
-    i = tl.arange(0, B)
-    tl.extra.cuda.gdc_wait()
-    v = tl.load(x + i)
-    tl.extra.cuda.gdc_launch_dependents()
-    tl.store(o + i, v + 1)
-
-
-def test_launches_that_may_overlap_on_a_gpu():
-    """A library that asks for overlapping launches runs where they follow one another."""
-    x, o = torch.rand(16), torch.empty(16)
-    dependent[(1,)](x, o, 16)
-    dependent[(1,)](o, o, 16, launch_pdl=True)
-    eq(o, x + 2)
-
-
-@triton.jit
-def rows_of(x, step, N: tl.constexpr):
-    """A block of rows that are `N` apart, its elements `step` apart."""
-    return tl.make_block_ptr(x, (N, N), (N, step), (0, 0), (N, N), (1, 0))
-
-
-@triton.jit
-def remade(x, o, step, n, N: tl.constexpr):
-    p = rows_of(x, 1, N)
-    total = tl.load(p)
-    for _ in range(n):
-        p = rows_of(x, step, N)
-        total += tl.load(p)
-    if n > 1:
-        q = rows_of(x, 1, N)
-    else:
-        q = rows_of(x, step, N)
-    r = rows_of(x, step, N) if n > 1 else rows_of(x, 1, N)
-    tl.store(rows_of(o, 1, N), total + 10 * tl.load(q) + 100 * tl.load(r) + tl.load(p) * 1000)
-
-
-@pytest.mark.parametrize("n", [0, 1, 3])
-def test_block_pointers_made_anew(n):
-    """A stride that is the number 1 on one way and computed on another."""
-    x, o = torch.arange(16.0 * 18), torch.empty(16, 16)
-    remade[(1,)](x, o, 2, n, 16)
-    near, far = (x.as_strided((16, 16), (16, step)) for step in (1, 2))
-    q, r = (near, far) if n > 1 else (far, near)
-    eq(o, near + n * far + 10 * q + 100 * r + 1000 * (far if n else near))
