@@ -185,6 +185,69 @@ def fla() -> None:
             *heads,
             (2, 24, 3),
         )
+    fla_chunked()
+
+
+def fla_chunked() -> None:
+    """Rules that a chunk of 64 steps makes products of, over a chunk and a part of one."""
+    from fla.ops.attn import parallel_attn
+    from fla.ops.forgetting_attn import parallel_forgetting_attn
+    from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+    from fla.ops.gla import chunk_gla
+    from fla.ops.kda import chunk_kda
+
+    heads, gates = [(1, 72, 2, 32)] * 3, (1, 72, 2)
+    unit = functools.partial(F.normalize, dim=-1)
+    fade = lambda g: F.logsigmoid(g + 2)
+    case(
+        "fla chunk_gla",
+        lambda q, k, v, g: chunk_gla(q, k, v, fade(g))[0],
+        lambda q, k, v, g: plain_gla(q, k, v, fade(g)),
+        *heads,
+        (1, 72, 2, 32),
+    )
+    for name, fn, shape in (("gated_delta_rule", chunk_gated_delta_rule, gates), ("kda", chunk_kda, (1, 72, 2, 32))):
+        case(
+            f"fla chunk_{name}",
+            lambda q, k, v, g, b, fn=fn: fn(q, unit(k), v, fade(g), b.sigmoid())[0],
+            lambda q, k, v, g, b: plain_delta(q, unit(k), v, fade(g), b.sigmoid()),
+            *heads,
+            shape,
+            gates,
+        )
+    case(
+        "fla parallel_forgetting_attn",
+        lambda q, k, v, g: parallel_forgetting_attn(q, k, v, fade(g)),
+        lambda q, k, v, g: plain_attention(q, k, v, fade(g), 72),
+        *heads,
+        gates,
+    )
+    case(
+        "fla parallel_attn of a window",
+        lambda q, k, v: parallel_attn(q, k, v, window_size=16),
+        lambda q, k, v: plain_attention(q, k, v, torch.zeros(gates), 16),
+        *heads,
+    )
+
+
+def plain_delta(q: Tensor, k: Tensor, v: Tensor, fade: Tensor, beta: Tensor) -> Tensor:
+    """A matrix a head that fades by `exp(fade)` (a head, or a key) and then learns, by `beta`, what `k` should give."""
+    state, out = torch.zeros(*q.shape[:1], *q.shape[2:], v.shape[-1]), []
+    for t in range(q.shape[1]):
+        state = state * fade[:, t].exp().reshape(*q.shape[:1], q.shape[2], -1, 1)
+        missing = v[:, t] - (k[:, t][..., None] * state).sum(-2)
+        state = state + k[:, t][..., None] * (beta[:, t][..., None] * missing)[..., None, :]
+        out.append((q[:, t][..., None] * state).sum(-2) * q.shape[-1] ** -0.5)
+    return torch.stack(out, 1)
+
+
+def plain_attention(q: Tensor, k: Tensor, v: Tensor, fade: Tensor, window: int) -> Tensor:
+    """Causal attention to the last `window` keys, whose scores fade by the sum of `fade` since."""
+    steps, total = torch.arange(q.shape[1]), fade.cumsum(1).transpose(1, 2)
+    scores = torch.einsum("bthd,bshd->bhts", q, k) * q.shape[-1] ** -0.5 + total[..., None] - total[..., None, :]
+    apart = steps[:, None] - steps
+    scores = scores.masked_fill((apart < 0) | (apart >= window), -torch.inf)
+    return torch.einsum("bhts,bshd->bthd", scores.softmax(-1), v)
 
 
 def plain_hgrn(x: Tensor, g: Tensor) -> Tensor:

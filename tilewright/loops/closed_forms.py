@@ -23,7 +23,7 @@ from tilewright.analysis.iterations import way_to
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
 from tilewright.ir.values import is_inside, is_tile
 from tilewright.loops.arithmetic import at_least_zero, before_end, conjunction, extent_of, rounded_up
-from tilewright.loops.lifting import Lifting, float_of
+from tilewright.loops.lifting import Lifting, bounds_of, float_of
 from tilewright.loops.nest import (
     ALWAYS,
     ONE,
@@ -174,10 +174,12 @@ class LoopValues:
         if _is_combined(following, mine):
             return None  # it is made of what was there before, whatever else holds
         first = self._values.value(loop.op.iter_args[number], dims)
-        if self._at(loop, following, -ONE) is first and not carried_in(following, loop.iteration):
+        if not carried_in(following, loop.iteration) and self._at(loop, following, -ONE) is first:
             return _Delayed(dims, following, ends=False)
-        following_one = Poly.atom(loop.iteration) + ONE
-        known = Lifting(conjunction(before_end(loop.iteration.extent, following_one)))(following)
+        goes_on = Lifting(conjunction(before_end(loop.iteration.extent, Poly.atom(loop.iteration) + ONE)))
+        if not any(goes_on.holds(bound) for bound in bounds_of(following)):
+            return None
+        known = goes_on(following)
         if known is following or carried_in(known, loop.iteration):
             return None
         image = Lifting(ALWAYS, {loop.iteration: -ONE})(known)

@@ -65,13 +65,17 @@ DESCRIPTOR_MEMBERS = """
 _AMD = "a format of AMD's GPUs; fp8e4nv and fp8e5 are NVIDIA's"
 _CLOCK = "time limits other than zero need a clock, which a CPU kernel has not"
 _PDL = "compute capability 9.0 or more"
+_LAUNCHES = ("gdc_wait", "gdc_launch_dependents")
 
 # Names that a back end refuses, with the reason; using one raises an error that says so. The interpreter refuses what
 # the CPU refuses.
 REFUSED_ON: dict[str, dict[str, str]] = {
     "cpu": {
         **{f"extra.libdevice.{name}": reason for name, reason in libdevice.REFUSED.items()},
-        **{f"extra.cuda.{name}": "belongs to NVIDIA GPUs" for name in cuda.__all__ if name != "libdevice"},
+        **{
+            f"extra.cuda.{name}": "belongs to NVIDIA GPUs"
+            for name in sorted(set(cuda.__all__) - {"libdevice", *_LAUNCHES})
+        },
     },
     "cuda": {"float8e4b8": _AMD, "float8e5b16": _AMD},
 }
@@ -102,7 +106,6 @@ REMARKS: dict[str, dict[str, str]] = {
         "cuda": "a launch with assertions waits for its kernel (`TILEWRIGHT_ASSERTIONS=trap`: none does)"
     },
     "map_elementwise": {"cuda": "the elements are computed one after the other"},
-    "extra.cuda.gdc_wait": {"cuda": _PDL},
-    "extra.cuda.gdc_launch_dependents": {"cuda": _PDL},
+    **{f"extra.cuda.{name}": {"cuda": _PDL, "cpu": "nothing to do, launches run in order"} for name in _LAUNCHES},
     "extra.cuda.libdevice": {"cuda": "what is neither operation nor instruction needs libdevice.10.bc (nvidia-nvvm)"},
 }

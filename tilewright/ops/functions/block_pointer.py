@@ -14,7 +14,7 @@ from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType, PointerType
 from tilewright.base.errors import LanguageTypeError, LanguageValueError, ShapeError
 from tilewright.ops.builtin import Emitter, builtin
-from tilewright.ops.functions.block_access import Block, block_shape_of, check_padding, checked_base, is_one, scalars
+from tilewright.ops.functions.block_access import Block, block_shape_of, check_padding, checked_base, scalars
 from tilewright.ops.functions.operators import add
 from tilewright.ops.values import constexpr, tensor, unwrap
 from tilewright.ops.values import tuple as tile_tuple
@@ -157,7 +157,7 @@ def make_block_ptr(
     parts = [
         pointer,
         sizes,
-        _strides(b, strides),
+        scalars(b, strides, "strides", dtypes.int64),
         scalars(b, offsets, "offsets", dtypes.int64),
     ]
     return block_pointer._make(
@@ -166,14 +166,6 @@ def make_block_ptr(
             tile_tuple(map(constexpr, block)),
             tile_tuple(map(constexpr, unwrap(order))),
         ]
-    )
-
-
-def _strides(b: Emitter, strides: Any) -> tile_tuple:
-    """Strides as int64; the number 1 stays a number, so that neighbours are known to be adjacent."""
-    made = scalars(b, strides, "strides", dtypes.int64)
-    return tile_tuple(
-        [constexpr(1) if is_one(given) else value for given, value in zip(unwrap(strides), made, strict=True)]
     )
 
 

@@ -110,13 +110,15 @@ class _Sharing:
             return False
         context, placed = self.context, self.demands.placed
         with context.computing(step):
-            cost = sum(self.demands.cost(root) for root, _ in step.roots() if is_tile(root))
-            if cost <= tuning.SQUARE_COST and square_lanes(step, context.isa, placed, context.analysis):
-                return False
             votes, _ = survey(step, placed, context.analysis)
             dim = vector_dim(shape, votes)
             loads = next(crosswise_loads(step, dim, placed, context.analysis), None) if dim >= 0 else None
-        return loads is not None and self._keep_before(loads[0], step) is _Kept.BEFORE
+            if loads is None:
+                return False
+            cost = sum(self.demands.cost(root) for root, _ in step.roots() if is_tile(root))
+            if cost <= tuning.SQUARE_COST and square_lanes(step, context.isa, placed, context.analysis):
+                return False
+        return self._keep_before(loads[0], step) is _Kept.BEFORE
 
     def _walk(self, step: Step, root: SSAValue, index: Index, shape: tuple[int, ...]) -> bool:
         """Look at everything that `root` at `index` makes `step` compute; False when the step must be visited anew."""

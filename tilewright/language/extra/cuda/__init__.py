@@ -1,4 +1,7 @@
-"""The `tl.extra.cuda` namespace: what only NVIDIA GPUs have; elsewhere each name raises an error that says so."""
+"""The `tl.extra.cuda` namespace: what only NVIDIA GPUs have; elsewhere a name raises an error that says so.
+
+Those of launches that overlap do nothing on a CPU.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +41,20 @@ def _on_gpus(name: str, meaning: str, compute: Callable[[Emitter], Any], least: 
         return compute(b)
 
     return _described(function, name, meaning)
+
+
+def _dependent_launch(name: str, meaning: str, instruction: str) -> Builtin:
+    """A point at which a GPU may overlap launches. Where launches run one after another there is nothing to do."""
+    on_gpu = _on_gpus(name, meaning, _effect(instruction), 90)
+
+    def function(b: Emitter) -> None:
+        if is_cuda(b.target):
+            on_gpu.fn(b)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{meaning[:1].upper()}{meaning[1:]}; nothing on a CPU, where launches run one after another."
+    made: Builtin = builtin(function, export=False)
+    return made
 
 
 def _described(function: Callable[..., Any], name: str, meaning: str) -> Builtin:
@@ -87,9 +104,9 @@ globaltimer = _on_gpus(
 smid = _on_gpus("smid", "number of the multiprocessor", _assembly("mov.u32 $0, %smid;", dtypes.int32, pure=True))
 num_threads = _on_gpus("num_threads", "threads of a program", lambda b: constexpr(b.target.warp_size * _warps(b)))
 num_warps = _on_gpus("num_warps", "warps of a program", lambda b: constexpr(_warps(b)))
-gdc_wait = _on_gpus("gdc_wait", "wait for the kernel launched before", _effect("griddepcontrol.wait"), 90)
-gdc_launch_dependents = _on_gpus(
-    "gdc_launch_dependents", "let the kernel launched next begin", _effect("griddepcontrol.launch_dependents"), 90
+gdc_wait = _dependent_launch("gdc_wait", "wait for the kernel launched before", "griddepcontrol.wait")
+gdc_launch_dependents = _dependent_launch(
+    "gdc_launch_dependents", "let the kernel launched next begin", "griddepcontrol.launch_dependents"
 )
 convert_custom_float8_sm70 = _conversion("convert_custom_float8_sm70")
 convert_custom_float8_sm80 = _conversion("convert_custom_float8_sm80")
