@@ -376,3 +376,26 @@ def test_tiles_beside_a_block_size_of_the_program_are_smaller():
         assert torch.equal(kernel(x), x.flip(1).cummin(1).values.flip(1))
         (rows,) = kernel.bind((x,)).default_config()["block_sizes"]
         assert rows * 64 <= 1 << 17  # as many elements as where the program gives none
+
+
+def columns_summed(x):
+    out = torch.empty([x.size(1)], dtype=x.dtype)
+    for tile in hl.tile(x.size(1)):
+        out[tile] = x[:, tile].sum(0)
+    return out
+
+
+def rows_summed(x):
+    out = torch.empty([x.size(0)], dtype=x.dtype)
+    for tile in hl.tile(x.size(0)):
+        out[tile] = x[tile, :].sum(1)
+    return out
+
+
+@pytest.mark.parametrize(("threads", "columns"), [(1, 64), (2, 64), (64, 16)])
+def test_programs_on_a_cpu_take_whole_lines_of_the_rows_of_which_they_have_a_part(monkeypatch, threads, columns):
+    monkeypatch.setattr(spec, "machine_of", lambda device: Machine("cpu", threads, 1 << 20))
+    x = torch.empty(4000, 2000)
+    assert hl.kernel(columns_summed).bind((x,)).config_spec.default_config()["block_sizes"] == [columns]
+    assert hl.kernel(rows_summed).bind((x.t(),)).config_spec.default_config()["block_sizes"] == [columns]
+    assert hl.kernel(rows_summed).bind((x,)).config_spec.default_config()["block_sizes"] == [4]

@@ -52,6 +52,8 @@ _CPU_ALONG = 256  # the same where vectors run along it
 _CPU_PADDED = 1024  # elements of such a tile that are more than an iteration costs
 _CPU_SUMMED = 2048  # elements of a tile of rows whose sums a thread keeps over its programs (decisions/cpu_atomics.md)
 _CPU_LEAST = 32  # rows and columns that more threads do not make fewer
+_CPU_LANES = 64  # columns of a program that goes through rows of which it has a part (decisions/hl_defaults.md)
+_CPU_LINE = 16  # the same where there would be too few programs
 
 
 @once
@@ -97,6 +99,7 @@ class _Chooser:
         for axis in sorted(self.inner, key=lambda axis: (axis.id not in contiguous, -axis.id)):
             self._take(axis, max(8, min(self.wanted.inner, self.wanted.tile // self.whole(axis))))
         width = self.whole()
+        columns = _contiguous([node for node in self.nodes if self._is_wide(node, width)])
         budget = max(1, self.wanted.tile // (width * self._copies(width)))
         if not self.inner and width == 1 and self.cpu:
             budget = 8 * self.wanted.tile // given  # element by element: nothing is held
@@ -111,7 +114,9 @@ class _Chooser:
                 size, least = (max(1, _CPU_SUMMED // row), 1) if summed else (size * _FEWER, least)
                 if self.cpu and row == 1:  # element by element: each program brings as few sums to memory as many
                     size, least = 8 * self.wanted.tile, 1
-            budget //= self._take(axis, max(self._shared(axis, size), least))
+            elif self.cpu and not self.products and axis.id in columns:
+                size, least = max(size, _CPU_LANES), max(least, _CPU_LINE)
+            budget = max(1, budget // self._take(axis, max(self._shared(axis, size), least)))
         if self.cpu and not self.products:
             for axis in filter(_is_read, self.inner):
                 self._shorten(axis, _CPU_ALONG if axis.id in contiguous else _CPU_SHORT)
@@ -135,7 +140,7 @@ class _Chooser:
         return 2 * max(len(one & other) for at, one in enumerate(loads) for other in loads[:at]) or 1
 
     def _is_wide(self, node: Node, width: int) -> bool:
-        return any(products.elements(value.dims, self.sizes) == width for value in values(node.args))
+        return any(products.elements(value.dims, self.sizes) == width for value in (*node.outs, *values(node.args)))
 
     def whole(self, axis: Axis | None = None) -> int:
         """Elements of the widest tile for one lane of each axis without a size; of those along `axis` where given."""
