@@ -1,0 +1,599 @@
+"""Calls that machine code makes: what it may know, and what has to come back to Python."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.torch.observers import Seen, SeenFunctions, Subclass
+from tilewright import errors, hl, knobs
+from tilewright.compiler.replays import Replayed
+
+if Replayed(lambda: None).call is None:
+    pytest.skip("an interpreter or a torch that machine code does not know", allow_module_level=True)
+
+
+def in_python(call: Callable[[], Any]) -> list[str]:
+    """Names of the functions of Python that a call runs."""
+    seen: list[str] = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, arg: seen.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return [name for name in seen if name != "<lambda>"]
+
+
+def warm(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call until machine code knows the call."""
+    for _ in range(3):
+        result = kernel(*args, **kwargs)
+    assert not in_python(lambda: kernel(*args, **kwargs))
+    return result
+
+
+def scaled() -> Any:
+    @hl.kernel(config={"block_sizes": [16, 16]})
+    def kernel(x, factor: float = 2.0, shift: int = 0):
+        out = torch.empty_like(x)
+        for m, n in hl.tile(x.size()):
+            out[m, n] = x[m, n] * factor + shift
+        return out
+
+    return kernel
+
+
+def test_calls_of_one_form_run_no_python() -> None:
+    kernel, x = scaled(), torch.randn(20, 30)
+    warm(kernel, x)
+    y = torch.randn(20, 30)
+    torch.testing.assert_close(kernel(y), y * 2)
+    assert not in_python(lambda: kernel(y))
+
+
+def test_numbers_that_are_passed_on_may_vary() -> None:
+    kernel, x = scaled(), torch.randn(20, 30)
+    warm(kernel, x, 3.0, 5)
+    assert not in_python(lambda: kernel(x, 4.5, 7))
+    torch.testing.assert_close(kernel(x, 4.5, 7), x * 4.5 + 7)
+    torch.testing.assert_close(kernel(x, 4.5, 1 << 20), x * 4.5 + (1 << 20))
+    torch.testing.assert_close(kernel(x, 4, 7), x * 4 + 7)  # another type
+    torch.testing.assert_close(kernel(x, True, 7), x + 7)
+
+
+def test_numbers_that_decide_do_not() -> None:
+    @hl.kernel(config={"block_sizes": [16]})
+    def kernel(x, count: int):
+        out = torch.zeros([count, x.size(0)])
+        for row in hl.grid(count):
+            for t in hl.tile(x.size(0)):
+                out[row, t] = x[t] + row
+        return out
+
+    x = torch.randn(33)
+    for count in (3, 5, 3, 4, 3, 5):
+        expected = x + torch.arange(count)[:, None]
+        for _ in range(3):
+            torch.testing.assert_close(kernel(x, count), expected)
+
+
+def test_keywords_and_defaults_are_other_forms() -> None:
+    kernel, x = scaled(), torch.randn(20, 30)
+    warm(kernel, x)
+    warm(kernel, x, factor=3.0)
+    warm(kernel, shift=2, x=x)
+    torch.testing.assert_close(kernel(x, shift=3), x * 2 + 3)
+    torch.testing.assert_close(kernel(factor=5.0, x=x), x * 5)
+    torch.testing.assert_close(kernel(shift=7, x=x), x * 2 + 7)
+    with pytest.raises(errors.ArgumentError):
+        kernel(x, nothing=1)
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_sizes_strides_and_types_are_told_apart(static: bool) -> None:
+    @hl.kernel(static_shapes=static)
+    def kernel(x, y):
+        out = torch.empty_like(x)
+        for m, n in hl.tile(x.size()):
+            out[m, n] = x[m, n] * 2 + y[m, n]
+        return out
+
+    pool = [torch.randn(20, 30), torch.randn(30, 20).t(), torch.randn(20, 60)[:, ::2], torch.randn(20, 30).double()]
+    pool += [torch.randn(5, 7), torch.randn(1, 30).expand(20, 30), torch.zeros(20, 30, dtype=torch.int32), pool[0][1:]]
+    for _ in range(4):
+        for x in pool:
+            for y in pool:
+                if x.shape == y.shape:
+                    expected, made = x * 2 + y, kernel(x, y)
+                    torch.testing.assert_close(made, expected.to(x.dtype))
+                    assert made.stride() == torch.empty_like(x).stride()
+
+
+def added() -> Any:
+    @hl.kernel(config={"block_sizes": [16]})
+    def kernel(x, y, out):
+        for t in hl.tile(x.size(0)):
+            out[t] = x[t] + 2 * y[t]
+        return out
+
+    return kernel
+
+
+def test_arguments_that_share_memory() -> None:
+    """Which of them a launch was given is not what it is given the next time."""
+    kernel = added()
+    for order in ("same first", "apart first"):
+        kernel.reset()
+        whole = torch.randn(200)
+        x, y, apart = whole[:100], torch.randn(100), torch.empty(100)
+        calls: list[Callable[[], None]] = [
+            lambda: same(x, y, y.clone(), 2),
+            lambda: same(x, y, apart),
+            lambda: same(x, x, apart),
+            lambda: same(whole[:100], y, whole[50:150]),
+            lambda: same(whole[:100], y, whole[100:]),
+        ]
+
+        def same(x: Any, y: Any, out: Any, which: int = -1) -> None:
+            expected = x + 2 * y
+            given = (x, out, out) if which == 2 else (x, y, out)
+            assert kernel(*given) is out
+            if x.untyped_storage().data_ptr() != out.untyped_storage().data_ptr():
+                torch.testing.assert_close(out, expected)
+            if which == -1:
+                assert out is not y
+
+        for _ in range(4):
+            for call in calls if order == "same first" else calls[::-1]:
+                call()
+
+
+def test_results_are_new_each_time() -> None:
+    kernel, x = scaled(), torch.randn(20, 30)
+    warm(kernel, x)
+    first, second = kernel(x), kernel(x)
+    assert first.data_ptr() != second.data_ptr()
+    assert sys.getrefcount(first) <= 2
+    assert type(second) is torch.Tensor
+    assert second.is_leaf
+    assert not second.requires_grad
+    assert second._version == kernel(x)._version
+
+
+def test_several_results_zeros_and_loops() -> None:
+    @hl.kernel(config={"block_sizes": [8, 8]})
+    def kernel(x):
+        total, doubled = torch.zeros([1], dtype=torch.float64, device=x.device), x.new_empty(x.size(0))
+        for t in hl.tile(x.size(0)):
+            doubled[t] = x[t] * 2
+        for t in hl.tile(x.size(0)):
+            hl.atomic_add(total, [0], doubled[t].sum().to(torch.float64))
+        return doubled, total, x
+
+    x = torch.arange(50.0)
+    for _ in range(6):
+        doubled, total, same = kernel(x)
+        assert same is x
+        torch.testing.assert_close(doubled, x * 2)
+        torch.testing.assert_close(total, torch.tensor([2450.0], dtype=torch.float64))
+    warm(kernel, x)
+
+
+def test_views_of_arguments() -> None:
+    @hl.kernel(config={"block_sizes": [16]})
+    def kernel(x):
+        flat = x.view(-1)
+        out = torch.empty_like(flat)
+        for t in hl.tile(flat.size(0)):
+            out[t] = flat[t] + 1
+        return out
+
+    x = torch.randn(4, 25)
+    torch.testing.assert_close(warm(kernel, x), x.view(-1) + 1)
+    torch.testing.assert_close(kernel(x), x.view(-1) + 1)
+
+
+def test_views_that_begin_elsewhere_stay_in_python() -> None:
+    @hl.kernel(config={"block_sizes": [16]})
+    def kernel(x):
+        second = x.select(0, 1)
+        out = torch.empty_like(second)
+        for t in hl.tile(second.size(0)):
+            out[t] = second[t] + 1
+        return out
+
+    for x in (torch.randn(3, 20), torch.randn(3, 20)):
+        for _ in range(4):
+            torch.testing.assert_close(kernel(x), x[1] + 1)
+
+
+def test_what_tensors_hold_is_read_each_time() -> None:
+    @hl.kernel(config={"block_sizes": [16]})
+    def kernel(x, count):
+        out = torch.empty_like(x)
+        factor = int(count) + 1
+        for t in hl.tile(x.size(0)):
+            out[t] = x[t] * factor
+        return out
+
+    x = torch.randn(40)
+    for count in (1, 2, 3, 1, 5, 6):
+        torch.testing.assert_close(kernel(x, torch.tensor(count)), x * (count + 1))
+
+
+def test_host_code_with_effects_stays_in_python(capsys: pytest.CaptureFixture[str]) -> None:
+    @hl.kernel(config={"block_sizes": [16]})
+    def kernel(x):
+        print("host")
+        out = torch.empty_like(x)
+        for t in hl.tile(x.size(0)):
+            out[t] = x[t]
+        return out
+
+    x = torch.randn(40)
+    kernel(x)
+    capsys.readouterr()
+    for _ in range(5):
+        kernel(x)
+    assert capsys.readouterr().out == "host\n" * 5
+
+
+SHIFT = 1.0
+
+
+def test_globals_and_closures_that_change() -> None:
+    global SHIFT
+    factor = 2.0
+
+    @hl.kernel(config={"block_sizes": [16]})
+    def kernel(x):
+        out = torch.empty_like(x)
+        for t in hl.tile(x.size(0)):
+            out[t] = x[t] * factor + SHIFT
+        return out
+
+    x = torch.randn(40)
+    try:
+        for factor, SHIFT in ((2.0, 1.0), (3.0, 1.0), (3.0, 2.0), (2.0, 1.0), (3.0, 2.0)):
+            for _ in range(4):
+                torch.testing.assert_close(kernel(x), x * factor + SHIFT)
+    finally:
+        SHIFT = 1.0
+
+
+TABLE = torch.randn(40)
+
+
+def test_tensors_of_the_module() -> None:
+    global TABLE
+
+    @hl.kernel(config={"block_sizes": [16]})
+    def kernel(x):
+        out = torch.empty_like(x)
+        for t in hl.tile(x.size(0)):
+            out[t] = x[t] + TABLE[t]
+        return out
+
+    x = torch.randn(40)
+    for _ in range(3):
+        for _ in range(4):
+            torch.testing.assert_close(kernel(x), x + TABLE)
+        TABLE.add_(1)
+        torch.testing.assert_close(kernel(x), x + TABLE)
+        TABLE = torch.randn(40)
+        torch.testing.assert_close(kernel(x), x + TABLE)
+
+
+def test_gradients() -> None:
+    kernel, x = scaled(), torch.randn(20, 30)
+    warm(kernel, x)
+    wanted = torch.randn(20, 30, requires_grad=True)
+    for _ in range(3):
+        (found,) = torch.autograd.grad(kernel(wanted).sum(), wanted)
+        torch.testing.assert_close(found, torch.full((20, 30), 2.0))
+        with torch.no_grad():
+            assert not kernel(wanted).requires_grad
+            assert not kernel(x).requires_grad
+    parameter = torch.nn.Parameter(x.clone())
+    for _ in range(3):
+        assert kernel(parameter).requires_grad
+        with torch.no_grad():
+            assert type(kernel(parameter)) is torch.Tensor
+    x.requires_grad_()
+    assert kernel(x).requires_grad
+
+
+def test_tangents_are_refused() -> None:
+    kernel, x = scaled(), torch.randn(20, 30)
+    warm(kernel, x)
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(hl.exc.NotDifferentiable):
+        kernel(torch.autograd.forward_ad.make_dual(x, x))
+    with pytest.raises(hl.exc.NotDifferentiable):
+        torch.func.jvp(kernel, (x,), (x,))
+
+
+def test_inference_mode() -> None:
+    kernel, x = scaled(), torch.randn(20, 30)
+    warm(kernel, x)
+    with torch.inference_mode():
+        assert kernel(x).is_inference()
+        warm(kernel, x)
+        y = torch.randn(20, 30)
+        torch.testing.assert_close(kernel(y), y * 2)
+    assert not kernel(x).is_inference()
+    torch.testing.assert_close(kernel(y), y * 2)
+
+
+def test_function_modes_see_host_code() -> None:
+    kernel, x = scaled(), torch.randn(20, 30)
+    warm(kernel, x)
+    with SeenFunctions() as seen:
+        torch.testing.assert_close(kernel(x), x * 2)
+    assert any("empty_like" in name for name in seen.names)
+    with torch.device("cpu"):
+        torch.testing.assert_close(kernel(x), x * 2)
+    warm(kernel, x)
+
+
+def test_profilers_see_host_code() -> None:
+    kernel, x = scaled(), torch.randn(20, 30)
+    warm(kernel, x)
+    with torch.profiler.profile() as profile:
+        for _ in range(100):
+            kernel(x)
+    assert any(event.key == "aten::empty_like" and event.count == 100 for event in profile.key_averages())
+    warm(kernel, x)
+
+
+def test_autocast_changes_nothing() -> None:
+    kernel, x = scaled(), torch.randn(20, 30)
+    warm(kernel, x)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert kernel(x).dtype is torch.float32
+
+
+def test_memory_is_filled_where_pytorch_is_asked_to() -> None:
+    @hl.kernel(config={"block_sizes": [16]})
+    def kernel(x):
+        out = torch.empty([x.size(0) + 1])
+        for t in hl.tile(x.size(0)):
+            out[t] = x[t]
+        return out
+
+    x = torch.randn(40)
+    warm(kernel, x)
+    torch.use_deterministic_algorithms(True)
+    try:
+        for _ in range(3):
+            assert kernel(x)[-1].isnan()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert not in_python(lambda: kernel(x))
+
+
+def test_the_usual_type_of_floats() -> None:
+    @hl.kernel(config={"block_sizes": [16]})
+    def kernel(x):
+        out = torch.empty([x.size(0)])
+        for t in hl.tile(x.size(0)):
+            out[t] = x[t]
+        return out
+
+    x = torch.randn(40)
+    warm(kernel, x)
+    try:
+        for kind in (torch.float64, torch.float32, torch.float64):
+            torch.set_default_dtype(kind)
+            for _ in range(3):
+                assert kernel(x).dtype is kind
+                torch.testing.assert_close(kernel(x), x.to(kind))
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_subclasses_of_tensors() -> None:
+    """They are asked, where somebody does that; else it is an error."""
+    import tilewright.torch  # noqa: F401
+
+    kernel, x = scaled(), torch.randn(20, 30)
+    warm(kernel, x)
+    for _ in range(3):
+        assert "traced" in in_python(lambda: kernel(x.as_subclass(Subclass)))
+
+
+def test_negated_views_and_no_elements() -> None:
+    kernel, x = scaled(), torch.randn(20, 30)
+    warm(kernel, x)
+    for _ in range(3):
+        with pytest.raises(errors.ArgumentError, match="negated"):
+            kernel(torch._neg_view(x))
+        assert kernel(torch.empty(0, 30)).shape == (0, 30)
+        assert kernel(x[:0]).shape == (0, 30)
+
+
+def test_settings_hooks_and_configurations_that_change() -> None:
+    kernel, x = scaled(), torch.randn(20, 30)
+    warm(kernel, x)
+    seen: list[Any] = []
+    knobs.runtime.launch_enter_hook.add(seen.append)
+    try:
+        for _ in range(3):
+            kernel(x)
+    finally:
+        knobs.runtime.launch_enter_hook.remove(seen.append)
+    assert len(seen) == 3
+    warm(kernel, x)
+    assert len(seen) == 3
+    bound = kernel.bind((x,))
+    before = bound.config
+    bound.set_config({"block_sizes": [4, 8]})
+    assert in_python(lambda: kernel(x))
+    torch.testing.assert_close(warm(kernel, x), x * 2)
+    assert bound.config != before
+    kernel.reset()
+    assert in_python(lambda: kernel(x))
+    torch.testing.assert_close(warm(kernel, x), x * 2)
+    with knobs.runtime.scope():
+        knobs.runtime.interpret = True
+        torch.testing.assert_close(kernel(x), x * 2)
+    torch.testing.assert_close(warm(kernel, x), x * 2)
+
+
+def test_wrong_arguments_have_their_errors() -> None:
+    kernel, x = scaled(), torch.randn(20, 30)
+    warm(kernel, x)
+    with pytest.raises(Exception, match="missing a required argument"):
+        kernel()
+    with pytest.raises(Exception, match="too many"):
+        kernel(x, 1.0, 2, 3)
+    torch.testing.assert_close(kernel(x), x * 2)
+
+
+def test_threads_of_python() -> None:
+    kernel = scaled()
+    pool = [torch.randn(rows, columns) for rows, columns in ((20, 30), (5, 9), (33, 2), (64, 64))]
+    wrong: list[str] = []
+
+    def work(at: int) -> None:
+        try:
+            for count in range(300):
+                x = pool[(at + count) % len(pool)]
+                if not torch.allclose(kernel(x, float(at)), x * at):
+                    wrong.append(f"thread {at}")
+                if at == 0 and count % 50 == 49:
+                    kernel.reset()
+        except Exception as error:
+            wrong.append(repr(error))
+
+    threads = [threading.Thread(target=work, args=(at,)) for at in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_what_differs_each_time_is_given_up() -> None:
+    kernel = scaled()
+    for rows in range(1, 90):
+        for _ in range(2):
+            x = torch.randn(rows, 3)
+            torch.testing.assert_close(kernel(x), x * 2)
+    assert torch.equal(kernel(x), x * 2)
+
+
+def test_compiled_functions_and_transforms() -> None:
+    import tilewright.torch  # noqa: F401
+
+    kernel, x = scaled(), torch.randn(20, 30)
+    for _ in range(3):
+        kernel(x)
+    compiled = torch.compile(lambda x: kernel(x) + 1, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), x * 2 + 1)
+    mapped = torch.vmap(kernel)(x.expand(3, 20, 30))
+    torch.testing.assert_close(mapped, (x * 2).expand(3, 20, 30))
+    with Seen() as seen:
+        torch.testing.assert_close(kernel(x), x * 2)
+    assert seen.names
+
+
+def test_versions_of_what_is_written() -> None:
+    """With a tracer there launches count as changes, whoever makes them."""
+    import tilewright.torch  # noqa: F401
+
+    kernel = added()
+    x, y, out = torch.randn(40), torch.randn(40), torch.empty(40)
+    counts = []
+    for _ in range(5):
+        before = out._version
+        kernel(x, y, out)
+        counts.append(out._version - before)
+    assert counts == [1] * 5
+
+
+def test_methods_and_copies() -> None:
+    class Holder:
+        def __init__(self) -> None:
+            self.factor = 3.0
+
+        @hl.kernel(config={"block_sizes": [16]})
+        def kernel(self, x):  # type: ignore[no-untyped-def]
+            out = torch.empty_like(x)
+            for t in hl.tile(x.size(0)):
+                out[t] = x[t] * self.factor
+            return out
+
+    holder, x = Holder(), torch.randn(40)
+    for factor in (3.0, 4.0, 3.0):
+        holder.factor = factor
+        for _ in range(4):
+            torch.testing.assert_close(holder.kernel(x), x * factor)
+
+
+def test_a_kernel_of_a_layer_norm() -> None:
+    @hl.kernel
+    def kernel(x, weight, bias, eps: float):
+        out = torch.empty_like(x)
+        for rows in hl.tile(x.size(0)):
+            out[rows, :] = F.layer_norm(x[rows, :], [x.size(1)], weight[:], bias[:], eps)
+        return out
+
+    x, weight, bias = torch.randn(20, 64), torch.randn(64), torch.randn(64)
+    warm(kernel, x, weight, bias, 1e-5)
+    for eps in (1e-5, 1e-2):
+        expected = F.layer_norm(x, [64], weight, bias, eps)
+        torch.testing.assert_close(kernel(x, weight, bias, eps), expected)
+
+
+def test_results_that_are_views() -> None:
+    @hl.kernel(config={"block_sizes": [16]})
+    def kernel(x):
+        flat = x.view(-1)
+        out = torch.empty([2, flat.size(0)], dtype=x.dtype, device=x.device)
+        for t in hl.tile(flat.size(0)):
+            out[0, t] = flat[t] + 1
+            out[1, t] = flat[t] * 2
+        return out.view(2, x.size(0), x.size(1)), out.select(0, 1)
+
+    x = torch.randn(4, 25)
+    warm(kernel, x)
+    for _ in range(3):
+        both, last = kernel(x)
+        torch.testing.assert_close(both, torch.stack([x + 1, x * 2]))
+        torch.testing.assert_close(last, (x * 2).view(-1))
+        assert both.untyped_storage().data_ptr() == last.untyped_storage().data_ptr()
+
+
+def test_classes_with_calls_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    class Own(hl.Kernel):
+        def __call__(self, *args: Any) -> Any:
+            seen.append("own")
+            return super().__call__(*args)
+
+    x = torch.randn(20, 30)
+    kernel = Own(scaled().fn)
+    for _ in range(4):
+        torch.testing.assert_close(kernel(x), x * 2)
+    assert seen == ["own"] * 4
+    usual = scaled()
+    warm(usual, x)
+    plain = hl.Kernel.__call__
+    monkeypatch.setattr(hl.Kernel, "__call__", lambda self, *args: (seen.append("patched"), plain(self, *args))[1])
+    other = scaled()
+    for _ in range(4):
+        torch.testing.assert_close(usual(x), x * 2)
+        torch.testing.assert_close(other(x), x * 2)
+    assert seen[4:] == ["patched"] * 8
+    monkeypatch.undo()
+    torch.testing.assert_close(usual(x), x * 2)
+    warm(scaled(), x)
+    assert not in_python(lambda: usual(x))
