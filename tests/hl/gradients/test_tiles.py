@@ -11,6 +11,7 @@ import torch
 from tests.hl.gradients.compare import check, leaves, tiles_by_default
 from tests.hl.gradients.texts import kernel_of
 from tilewright import hl
+from tilewright.hl.grad.calls import backward_of
 from tilewright.hl.grad.lanes import ALONG
 from tilewright.hl.rows import (
     creation,
@@ -286,10 +287,24 @@ def test_a_gradient_of_a_gradient():
         check(twice(kernel), twice(reference), X, W, tolerance=1e-3)
 
 
-def test_tiles_that_the_user_gave_are_those_of_the_backward_pass():
+@hl.kernel(config=hl.Config(block_sizes=[2, 4], num_threads=1))
+def summed_by_lanes(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros_like(x)
+    for m, n in hl.tile(x.size()):
+        out[m, n] = torch.tanh(x[m, n]) * w[n]
+    return out
+
+
+def test_tiles_that_the_user_gave_are_those_of_the_forward_pass():
+    """A backward pass whose tiles are free has those of its own default."""
     kernel = hl.kernel(up_to_its_end, config=hl.Config(block_sizes=[32, 8]))
-    assert "Dividing" not in hl.grad(kernel).to_hl((X, W))
+    assert "block_size=Dividing(32)" in hl.grad(kernel).to_hl((X, W))
     check(kernel, lambda *given: kernel.bind(given).run_ref(*given, mode=hl.RefMode.TILED, gradients=True), X, W)
+    x, w = torch.randn(40, 30), torch.randn(30)
+    ((_, backward),) = backward_of(summed_by_lanes, (x, w))
+    assert backward.kernel is not None
+    assert not backward.kernel.configs
+    check(summed_by_lanes, lambda x, w: torch.tanh(x) * w, x, w)
 
 
 def test_sizes_that_divide_another():
