@@ -229,8 +229,8 @@ def sums_of_columns(x):
 def test_programs_that_update_the_same_addresses_are_few(monkeypatch):
     found = default(monkeypatch, H200, sums_of_columns, (8192, 1024), dtype=torch.float32)
     assert found["block_sizes"] == [16] and found["num_warps"] == 16
-    narrow, wide = ((4096, 64), [32]), ((512, 1024), [2])
-    for shape, blocks in (narrow, wide):  # a thread of a CPU keeps the sums over all of its programs
+    narrow, wide, long = ((4096, 64), [32]), ((512, 1024), [8]), ((512, 2048), [1])
+    for shape, blocks in (narrow, wide, long):  # a thread of a CPU keeps the sums over all of its programs
         assert default(monkeypatch, CPU, sums_of_columns, shape)["block_sizes"] == blocks
 
 

@@ -50,7 +50,8 @@ _CPU_FEW = (
 _CPU_SHORT = 16  # indices of such a range in a tile without products, where no vectors run along it
 _CPU_ALONG = 256  # the same where vectors run along it
 _CPU_PADDED = 1024  # elements of such a tile that are more than an iteration costs
-_CPU_SUMMED = 2048  # elements of a tile of rows whose sums a thread keeps over its programs (decisions/cpu_atomics.md)
+_CPU_SUMMED = (8192, 32)  # elements and rows of a tile whose sums a thread keeps over its programs
+_CPU_ALONE = 1024  # elements of the longest row that shares such a tile (decisions/hl_defaults.md)
 _CPU_LEAST = 32  # rows and columns that more threads do not make fewer
 
 
@@ -108,7 +109,7 @@ class _Chooser:
             elif not self.products and (updates := self._repeats(axis)):
                 row = self.whole(axis)
                 summed = self.cpu and row > 1 and all(node.op == "atomic_add" for node in updates)
-                size, least = (max(1, _CPU_SUMMED // row), 1) if summed else (size * _FEWER, least)
+                size, least = (_summed_rows(row), 1) if summed else (size * _FEWER, least)
                 if self.cpu and row == 1:  # element by element: each program brings as few sums to memory as many
                     size, least = 8 * self.wanted.tile, 1
             budget //= self._take(axis, max(self._shared(axis, size), least))
@@ -212,6 +213,12 @@ class _Chooser:
         wanted = _ROUNDS if self.products or self._repeats(axis) else _HELD
         programs = (_PROGRAMS if self.cpu else wanted) * threads
         return max(1, min(size, known * max(1, others) // programs)) if size * programs > known * others else size
+
+
+def _summed_rows(row: int) -> int:
+    """Rows of a tile whose sums a thread of a CPU keeps over its programs."""
+    elements, rows = _CPU_SUMMED
+    return min(rows, elements // row) if row <= _CPU_ALONE else 1
 
 
 def _loads(node: Node, made: dict[int, Node]) -> set[int]:
