@@ -376,3 +376,16 @@ def test_tiles_beside_a_block_size_of_the_program_are_smaller():
         assert torch.equal(kernel(x), x.flip(1).cummin(1).values.flip(1))
         (rows,) = kernel.bind((x,)).default_config()["block_sizes"]
         assert rows * 64 <= 1 << 17  # as many elements as where the program gives none
+
+
+def sums_of_columns_and_rows(x):
+    total, out = torch.zeros([x.size(1)]), torch.empty_like(x)
+    for rows in hl.tile(x.size(0)):
+        out[rows, :] = x[rows, :] - x[rows, :].mean(-1, keepdim=True)
+        hl.atomic_add(total, [slice(None)], x[rows, :].sum(0))
+    return total, out
+
+
+def test_rows_that_are_summed_and_stored_are_one_loop(monkeypatch):
+    for shape, blocks in (((1024, 1024), [32]), ((1024, 64), [32]), ((512, 2048), [1])):
+        assert default(monkeypatch, CPU, sums_of_columns_and_rows, shape)["block_sizes"] == blocks

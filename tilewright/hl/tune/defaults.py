@@ -109,13 +109,20 @@ class _Chooser:
             elif not self.products and (updates := self._repeats(axis)):
                 row = self.whole(axis)
                 summed = self.cpu and row > 1 and all(node.op == "atomic_add" for node in updates)
-                size, least = (_summed_rows(row), 1) if summed else (size * _FEWER, least)
+                size, least = (self._summed_rows(axis, row), 1) if summed else (size * _FEWER, least)
                 if self.cpu and row == 1:  # element by element: each program brings as few sums to memory as many
                     size, least = 8 * self.wanted.tile, 1
             budget //= self._take(axis, max(self._shared(axis, size), least))
         if self.cpu and not self.products:
             for axis in filter(_is_read, self.inner):
                 self._shorten(axis, _CPU_ALONG if axis.id in contiguous else _CPU_SHORT)
+
+    def _summed_rows(self, axis: Axis, row: int) -> int:
+        """Rows of a tile whose sums a thread of a CPU keeps over its programs; those that are stored too are one loop
+        over rows, whose tile may be larger than the first cache."""
+        elements, rows = _CPU_SUMMED
+        stored_too = any(_along(value, axis) for node in self.nodes for value in stored(node))
+        return 1 if row > _CPU_ALONE else rows if stored_too else min(rows, elements // row)
 
     def _shorten(self, axis: Axis, least: int) -> None:
         """Make tiles of a range that the kernel reads lower: the last one of a range is computed as a whole."""
@@ -213,12 +220,6 @@ class _Chooser:
         wanted = _ROUNDS if self.products or self._repeats(axis) else _HELD
         programs = (_PROGRAMS if self.cpu else wanted) * threads
         return max(1, min(size, known * max(1, others) // programs)) if size * programs > known * others else size
-
-
-def _summed_rows(row: int) -> int:
-    """Rows of a tile whose sums a thread of a CPU keeps over its programs."""
-    elements, rows = _CPU_SUMMED
-    return min(rows, elements // row) if row <= _CPU_ALONE else 1
 
 
 def _loads(node: Node, made: dict[int, Node]) -> set[int]:
