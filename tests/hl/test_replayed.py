@@ -155,6 +155,29 @@ def test_arguments_that_share_memory() -> None:
                 call()
 
 
+def test_one_tensor_twice() -> None:
+    """What a launch is given by name is known though the same tensor stands there twice."""
+    kernel = added()
+    x, y, out = torch.randn(100), torch.randn(100), torch.empty(100)
+
+    @hl.kernel(config={"block_sizes": [16]})
+    def summed(x, y):
+        out = torch.empty_like(x)
+        for t in hl.tile(x.size(0)):
+            out[t] = x[t] + 2 * y[t]
+        return out
+
+    for one, other in ((x, x), (x, y), (y, x), (y, y)) * 2:
+        torch.testing.assert_close(summed(one, other), one + 2 * other)
+    warm(summed, x, x)
+    for one, other in ((x, y), (y, x), (y, y)) * 2:
+        torch.testing.assert_close(summed(one, other), one + 2 * other)
+        torch.testing.assert_close(kernel(one, other, out), one + 2 * other)
+    before = x.clone()
+    assert kernel(x, y, x) is x
+    torch.testing.assert_close(x, before + 2 * y)
+
+
 def test_results_are_new_each_time() -> None:
     kernel, x = scaled(), torch.randn(20, 30)
     warm(kernel, x)

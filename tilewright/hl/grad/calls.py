@@ -15,7 +15,7 @@ from tilewright.hl.constexpr import plain
 from tilewright.hl.grad import counts, names, runs
 from tilewright.hl.grad.loops import Backward, Loop
 from tilewright.hl.grad.runs import Place, Run, running
-from tilewright.hl.grad.sizes import tiles_of_backward
+from tilewright.hl.grad.sizes import Tiles, has_products, tiles_of_backward
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.runtime import gradient_slot
 from tilewright.hl.runtime.guard import make_holds
@@ -113,7 +113,8 @@ class Differentiated:
             name, settings = self.kernel.name, self.kernel.settings
             found = []
             for at, (graph, whole) in enumerate(zip(self.bound.traced.graphs, self.traces[0].graphs, strict=True)):
-                tiles = tiles_of_backward(graph.region, whole.region, sizes)
+                given = self.bound.configs and not has_products(graph.region)
+                tiles = Tiles(sizes, fixed=True) if given else tiles_of_backward(graph.region, whole.region, sizes)
                 found.append(Loop(name, self.traces, at, settings, tiles, config, self._closed(config, at)))
             self._loops[config] = found
         return found

@@ -74,14 +74,9 @@ class Host:
         self._sites = recorder.sites
         self.varying = recorder.varying
 
-    def record(self, args: Sequence[Any], places: dict[str, int]) -> _Run:
-        """Run it, and write down what it does.
-
-        Args:
-            args: the arguments, all by position.
-            places: numbers of the parameters that are passed on as they are.
-        """
-        run = _Run(self._sites, places)
+    def record(self, args: Sequence[Any]) -> _Run:
+        """Run it with these arguments, all by position, and write down what it does."""
+        run = _Run(self._sites)
         names = {**self._loaded.names, "_made": run.memory, "_launch": run.launch, "_plain": run.plain}
         run.result = self._loaded.placed(FunctionType(self._function.__code__, names))(*args)
         return run
@@ -91,8 +86,7 @@ class _Run:
     """What host code did.
 
     Args:
-        sites: for each launch in its text the names among its arguments.
-        places: numbers of the parameters that may vary, by name.
+        sites: for each launch in its text the parameters among its arguments: their numbers by place.
 
     Attributes:
         made: tensors, and whether they were filled with zeros.
@@ -100,8 +94,8 @@ class _Run:
         result: what it gave.
     """
 
-    def __init__(self, sites: list[list[str | None]], places: dict[str, int]) -> None:
-        self._sites, self._places = sites, places
+    def __init__(self, sites: list[dict[int, int]]) -> None:
+        self._sites = sites
         self.made: list[tuple[Any, bool]] = []
         self.launches: list[replays.Launch] | None = []
         self.result: Any = None
@@ -117,13 +111,11 @@ class _Run:
 
     def launch(self, site: int, kernel: Any, grid: Any, args: Sequence[Any], options: dict[str, Any]) -> None:
         known = replays.launched(kernel, grid, args, options)
-        names = self._sites[site]
-        varying = {at: self._places[name] for at, name in enumerate(names) if name in self._places}
         if known is None:
             self.launches = None
         elif self.launches is not None:
             given = (*args, *options.values())
-            self.launches.append(replays.Launch(kernel, grid, given, varying, known))
+            self.launches.append(replays.Launch(kernel, grid, given, self._sites[site], known))
 
 
 class _Recorder(ast.NodeTransformer):
@@ -134,19 +126,20 @@ class _Recorder(ast.NodeTransformer):
         names: what it sees.
 
     Attributes:
-        sites: for each launch the names among its positional arguments.
+        sites: for each launch the parameters among its positional arguments, as `_Run` has them.
         varying: parameters that are named nowhere else.
     """
 
     def __init__(self, tree: ast.FunctionDef, names: dict[str, Any]) -> None:
-        self._names, self.sites = names, list[list[str | None]]()
+        self._names, self.sites = names, list[dict[int, int]]()
         nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-        self._local = {argument.arg for argument in tree.args.args}
-        self._local |= {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
+        stored = {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
+        self._local = {argument.arg for argument in tree.args.args} | stored
         self._left = [node.id for node in nodes]
         if not _OWN.isdisjoint(self._left):
             raise _Other
         self._parameters = [argument.arg for argument in tree.args.args]
+        self._kept = {name: at for at, name in enumerate(self._parameters) if name not in stored}
 
     @property
     def varying(self) -> frozenset[str]:
@@ -253,10 +246,10 @@ class _Recorder(ast.NodeTransformer):
             raise _Other
         if any(isinstance(arg, ast.Starred) for arg in node.args) or any(word.arg is None for word in node.keywords):
             raise _Other
-        names = [arg.id if isinstance(arg, ast.Name) else None for arg in node.args]
-        for name in filter(None, names):
+        names = {at: arg.id for at, arg in enumerate(node.args) if isinstance(arg, ast.Name)}
+        for name in names.values():
             self._left.remove(name)
-        self.sites.append(names)
+        self.sites.append({at: self._kept[name] for at, name in names.items() if name in self._kept})
         args, values = list(map(self._passed, node.args)), [self.visit(word.value) for word in node.keywords]
         words = ast.Dict([ast.Constant(word.arg) for word in node.keywords], values)
         given = [ast.Constant(len(self.sites) - 1), kernel, self.visit(grid), ast.Tuple(args, ast.Load()), words]

@@ -72,8 +72,7 @@ class Replays:
             return bound(*args)
         self._recorded += 1
         given = _given(bound, args, positional, names, host.varying)
-        places = {name: at for at, (name, one) in enumerate(zip(bound.parameters, given, strict=True)) if one.varies}
-        run = host.record(tuple(map(plain, args)), places)
+        run = host.record(tuple(map(plain, args)))
         if run.launches is not None and not any(isinstance(value, ConstExpr) for value in args):
             before = make_holds([], [], bound.outside, namespace(bound.function)) if bound.outside else None
             fixed = [read.value for read in bound.outside if isinstance(read.value, torch.Tensor)]

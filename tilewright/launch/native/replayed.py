@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -52,14 +53,14 @@ class Launch(Record):
         kernel: what was launched.
         grid: the grid.
         given: arguments, options behind them.
-        varying: by number of one of `given` that of the argument of the call that is passed on.
+        passed: by number of one of `given` that of the argument of the call that it is, whatever that is.
         known: what the kernel knows of it.
     """
 
     kernel: Any
     grid: Grid
     given: Sequence[Any]
-    varying: Mapping[int, int]
+    passed: Mapping[int, int]
     known: Known
 
 
@@ -186,19 +187,20 @@ class _Table:
         self._kept: list[Any] = [recorded]
         self._of: dict[int, int] = {}  # column of each tensor by its identity
         self._tensors: list[Any] = []
+        self._given: dict[int, int] = {}  # column of the tensor that an argument is, by the number of that
         self._read: set[int] = set()  # columns of tensors of which a launch asks what they are
         self._pairs: list[int] = []
         self.launches = recorded.launches
         self._no_tangents()
         arguments = recorded.arguments
-        _refuse_shared([*(argument.value for argument in arguments), *recorded.constants])
-        for argument in arguments:
-            self._argument(argument)
+        self._shared = _shared_storages([*(argument.value for argument in arguments), *recorded.constants])
+        for number, argument in enumerate(arguments):
+            self._argument(argument, number)
         for tensor, zero in recorded.made:
             self._made(tensor, zero)
         firsts = [self._launch(launch, arguments, recorded.constants) for launch in self.launches]
-        for argument in arguments:
-            self._unread(argument.value)
+        for number, column in self._given.items():
+            self._unread(arguments[number].value, column)
         self.words = self._entry(recorded, firsts)
 
     def _no_tangents(self) -> None:
@@ -210,12 +212,13 @@ class _Table:
     def _place(self, argument: Argument) -> Place:
         return (t.CONSTANT, 0, id(argument.value)) if argument.place < 0 else (t.ARGUMENT, 0, argument.place)
 
-    def _argument(self, argument: Argument) -> None:
+    def _argument(self, argument: Argument, number: int) -> None:
         value, at = argument.value, self._place(argument)
         if isinstance(value, sys.modules["torch"].Tensor):
             row = _words([value.dim(), *value.shape, *value.stride()])
             self._kept.append(row)
-            self._remember(value, self._columns.add(t.LAYOUT, type(value), key=ctypes.addressof(row), at=at))
+            self._given[number] = self._columns.add(t.LAYOUT, type(value), key=ctypes.addressof(row), at=at)
+            self._remember(value, self._given[number])
         elif argument.varies:
             self._columns.add(t.CLASS, type(value), at=at)
         else:
@@ -232,10 +235,9 @@ class _Table:
         self._of[id(tensor)] = column
         self._tensors.append(tensor)
 
-    def _unread(self, value: Any) -> None:
+    def _unread(self, value: Any, column: int) -> None:
         """Ask of a tensor that no launch takes what launches ask: its type and device, and whether autograd records."""
-        column = self._of.get(id(value))
-        if column is not None and column not in self._read:
+        if column not in self._read:
             key = self._code.tensor_key(value)
             if key is None:
                 raise Refused
@@ -244,18 +246,23 @@ class _Table:
     def _launch(self, launch: Launch, arguments: Sequence[Argument], constants: Sequence[Any]) -> int:
         """The columns of a launch, as its kernel has them; the number of the first."""
         first = len(self._columns.rows)
-        passed = [self._passed(value, constants) for value in launch.given]
-        for number, argument in launch.varying.items():
-            passed[number] = self._place(arguments[argument])
-        places = [(t.CONSTANT, 0, id(launch.grid)), *passed]
+        places: list[Place] = [(t.CONSTANT, 0, id(launch.grid))]
+        for at, value in enumerate(launch.given):
+            number = launch.passed.get(at)
+            if number is None:
+                places.append(self._passed(value, constants))
+            elif number in self._given:
+                places.append((t.SAME_OBJECT, self._given[number], 0))
+            else:
+                places.append(self._place(arguments[number]))
         for row in launch.known.call.columns:
-            at = places[row.name] if row.source == t.ARGUMENT else (row.source, row.parent + first, row.name)
-            if row.kind == t.TENSOR and at[0] == t.SAME_OBJECT:
-                self._read.add(at[1])
-            self._columns.add(row.kind, row.wanted, row.mask, row.key, row.size, at=at)
+            where = places[row.name] if row.source == t.ARGUMENT else (row.source, row.parent + first, row.name)
+            if row.kind == t.TENSOR and where[0] == t.SAME_OBJECT:
+                self._read.add(where[1])
+            self._columns.add(row.kind, row.wanted, row.mask, row.key, row.size, at=where)
         pairs = launch.known.call.pairs
-        for at in range(0, len(pairs), t.PAIR_WORDS):
-            one, other, relation = pairs[at : at + t.PAIR_WORDS]
+        for start in range(0, len(pairs), t.PAIR_WORDS):
+            one, other, relation = pairs[start : start + t.PAIR_WORDS]
             self._pairs += [one + first, other + first, relation]
         return first
 
@@ -263,6 +270,7 @@ class _Table:
         """Where an argument of a launch is found: it, or the tensor that it is a view of the beginning of."""
         if not isinstance(value, sys.modules["torch"].Tensor):
             return t.CONSTANT, 0, id(value)
+        self._refuse_shared(value)
         if id(value) in self._of:
             return t.SAME_OBJECT, self._of[id(value)], 0
         if any(value is constant for constant in constants):
@@ -271,6 +279,15 @@ class _Table:
             if tensor.dtype == value.dtype and tensor.data_ptr() == value.data_ptr() and _share(tensor, value):
                 return t.SAME_OBJECT, self._of[id(tensor)], 0
         raise Refused
+
+    def _refuse_shared(self, value: Any) -> None:
+        """Refuse memory that two of the call's tensors share: which of them this is the next time cannot be told.
+
+        Raises:
+            Refused: it is such.
+        """
+        if isinstance(value, sys.modules["torch"].Tensor) and _storage(value) in self._shared:
+            raise Refused
 
     def _entry(self, recorded: Recorded, firsts: Sequence[int]) -> Any:
         rows = self._columns.rows
@@ -301,6 +318,8 @@ class _Table:
         items = result if type(result) is tuple else () if result is None else (result,)
         if result == ():
             raise Refused
+        for item in items:
+            self._refuse_shared(item)
         return [self._of[id(item)] if id(item) in self._of else self._view(item, recorded.made) for item in items]
 
     def _view(self, item: Any, made: Sequence[tuple[Any, bool]]) -> int:
@@ -314,15 +333,14 @@ class _Table:
         raise Refused
 
 
-def _refuse_shared(values: Sequence[Any]) -> None:
-    """Refuse tensors that share memory: which of them is passed on could not be told.
+def _shared_storages(values: Sequence[Any]) -> set[int]:
+    """The memory that two tensors or more are in."""
+    counts = Counter(_storage(value) for value in values if isinstance(value, sys.modules["torch"].Tensor))
+    return {storage for storage, count in counts.items() if count > 1}
 
-    Raises:
-        Refused: two of them do.
-    """
-    tensors = [value for value in values if isinstance(value, sys.modules["torch"].Tensor)]
-    if len({tensor.untyped_storage()._cdata for tensor in tensors}) < len(tensors):
-        raise Refused
+
+def _storage(tensor: Any) -> int:
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _step(launch: Launch, first: int) -> list[int]:
@@ -334,8 +352,9 @@ def _step(launch: Launch, first: int) -> list[int]:
 
 def _share(one: Any, other: Any) -> bool:
     """Whether two tensors are of one memory, and none of them is a view of negated numbers."""
-    same = one.untyped_storage()._cdata == other.untyped_storage()._cdata
-    return bool(same and not one.is_neg() and not other.is_neg() and type(one) is type(other))
+    return bool(
+        _storage(one) == _storage(other) and not one.is_neg() and not other.is_neg() and type(one) is type(other)
+    )
 
 
 def _words(values: Sequence[int]) -> Any:
