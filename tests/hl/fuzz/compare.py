@@ -10,7 +10,6 @@ import torch
 from tests.hl.fuzz.programs import Program, program
 from tilewright import hl
 
-
 _CALLS = 4  # of the kernel itself: one in Python, one that is recorded, two by machine code
 
 

@@ -74,15 +74,15 @@ class Host:
         self._sites = recorder.sites
         self.varying = recorder.varying
 
-    def record(self, args: Sequence[Any]) -> _Run:
+    def record(self, args: Sequence[Any]) -> Run:
         """Run it with these arguments, all by position, and write down what it does."""
-        run = _Run(self._sites)
+        run = Run(self._sites)
         names = {**self._loaded.names, "_made": run.memory, "_launch": run.launch, "_plain": run.plain}
         run.result = self._loaded.placed(FunctionType(self._function.__code__, names))(*args)
         return run
 
 
-class _Run:
+class Run:
     """What host code did.
 
     Args:
@@ -126,7 +126,7 @@ class _Recorder(ast.NodeTransformer):
         names: what it sees.
 
     Attributes:
-        sites: for each launch the parameters among its positional arguments, as `_Run` has them.
+        sites: for each launch the parameters among its positional arguments, as `Run` has them.
         varying: parameters that are named nowhere else.
     """
 

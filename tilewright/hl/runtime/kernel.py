@@ -100,12 +100,12 @@ class Kernel(Called, Generic[P, R]):
         self._bound: dict[Any, list[BoundKernel]] = {}
         self._hot: tuple[Guard, BoundKernel, Guard] | None = None
         self.ready = self._call
-        self._replays = Replays(self._call)
         self.watched: gradient_slot.Watched | None = None
         self.derived: dict[Any, list[Any]] = {}
         self._count = len(self.signature.parameters)
         self._defaults = fn.__defaults__ or ()
         self._lock = threading.RLock()
+        self._replays = Replays(self._call, self._lock)
         self.number = f"hl{next(_numbers)}"
         KERNELS[self.number] = self
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,12 +38,13 @@ class Replays:
 
     Args:
         observed: makes all others.
+        lock: held while texts are read, as Python 3.11 does not read two at once, and what is known changes.
     """
 
-    def __init__(self, observed: Callable[..., Any]) -> None:
-        self._observed = observed
+    def __init__(self, observed: Callable[..., Any], lock: AbstractContextManager[Any]) -> None:
+        self._observed, self._lock = observed, lock
         self._table: replays.Replayed | None = None
-        self._recorded = self._refused = 0
+        self._recorded = self._refused = self._generation = 0
         self._hosts: dict[Loaded, host_code.Host] = {}
 
     def forget(self) -> None:
@@ -51,6 +53,7 @@ class Replays:
             self._table.forget()
         self._hosts.clear()
         self._recorded = self._refused = 0
+        self._generation += 1
 
     def run(
         self, kernel: Called, bound: BoundKernel, args: Sequence[Any], positional: int, names: Sequence[str]
@@ -64,23 +67,33 @@ class Replays:
             positional: how many were passed by position.
             names: keywords of the others that were passed.
         """
-        if self._table is None:
-            self._table = replays.Replayed(self._observed)
-            self._table.stand_before(kernel)
-        host = self._host(bound) if self._table.is_open else None
-        if host is None:
+        with self._lock:
+            if self._table is None:
+                self._table = replays.Replayed(self._observed)
+                self._table.stand_before(kernel)
+            host = self._host(bound) if self._table.is_open else None
+            given = None if host is None else _given(bound, args, positional, names, host.varying)
+            generation = self._generation
+        if host is None or given is None:
             return bound(*args)
-        self._recorded += 1
-        given = _given(bound, args, positional, names, host.varying)
         run = host.record(tuple(map(plain, args)))
-        if run.launches is not None and not any(isinstance(value, ConstExpr) for value in args):
-            before = make_holds([], [], bound.outside, namespace(bound.function)) if bound.outside else None
-            fixed = [read.value for read in bound.outside if isinstance(read.value, torch.Tensor)]
-            what = names, given, fixed, run.made, run.launches, run.result, before
-            self._refused += not self._table.learn(replays.Recorded(*what))
-        else:
-            self._refused += 1
+        with self._lock:
+            if generation == self._generation:  # else another configuration may be in use
+                self._recorded += 1
+                self._refused += not self._learn(bound, names, given, run)
         return run.result
+
+    def _learn(
+        self, bound: BoundKernel, names: Sequence[str], given: list[replays.Argument], run: host_code.Run
+    ) -> bool:
+        """Replay calls like one that was made; says whether that can be."""
+        if run.launches is None or any(isinstance(argument.value, ConstExpr) for argument in given):
+            return False
+        before = make_holds([], [], bound.outside, namespace(bound.function)) if bound.outside else None
+        fixed = [read.value for read in bound.outside if isinstance(read.value, torch.Tensor)]
+        assert self._table is not None
+        what = names, given, fixed, run.made, run.launches, run.result, before
+        return self._table.learn(replays.Recorded(*what))
 
     def _host(self, bound: BoundKernel) -> host_code.Host | None:
         """The host code of a binding; None where it is not to be recorded, this time or ever."""

@@ -162,13 +162,13 @@ class Replayed:
 def _is_stale(table: _Table) -> bool:
     """Whether a kernel has forgotten what an entry goes by."""
     return any(
-        ctypes.c_int64.from_address(step.known.state + 8 * t.STATE_FORGOTTEN).value != step.known.forgotten
-        for step in table.launches
+        ctypes.c_int64.from_address(known.state + 8 * t.STATE_FORGOTTEN).value != known.forgotten
+        for known in table.launches
     )
 
 
 class _Table:
-    """The entry of a call.
+    """The entry of a call. It keeps nothing of the call alive but what is the same each time.
 
     Args:
         code: the machine code.
@@ -176,7 +176,7 @@ class _Table:
 
     Attributes:
         words: of the entry.
-        launches: of the call.
+        launches: what the kernels know of those of the call.
 
     Raises:
         Refused: it cannot be replayed.
@@ -184,13 +184,13 @@ class _Table:
 
     def __init__(self, code: Any, recorded: Recorded) -> None:
         self._code, self._columns = code, Columns(code, {})
-        self._kept: list[Any] = [recorded]
+        self._kept: list[Any] = [recorded.names, recorded.before, *recorded.constants]
         self._of: dict[int, int] = {}  # column of each tensor by its identity
         self._tensors: list[Any] = []
         self._given: dict[int, int] = {}  # column of the tensor that an argument is, by the number of that
         self._read: set[int] = set()  # columns of tensors of which a launch asks what they are
         self._pairs: list[int] = []
-        self.launches = recorded.launches
+        self.launches = [launch.known for launch in recorded.launches]
         self._no_tangents()
         arguments = recorded.arguments
         self._shared = _shared_storages([*(argument.value for argument in arguments), *recorded.constants])
@@ -198,10 +198,11 @@ class _Table:
             self._argument(argument, number)
         for tensor, zero in recorded.made:
             self._made(tensor, zero)
-        firsts = [self._launch(launch, arguments, recorded.constants) for launch in self.launches]
+        firsts = [self._launch(launch, arguments, recorded.constants) for launch in recorded.launches]
         for number, column in self._given.items():
             self._unread(arguments[number].value, column)
         self.words = self._entry(recorded, firsts)
+        self._tensors.clear()
 
     def _no_tangents(self) -> None:
         """Ask that no forward-mode differentiation is under way."""
@@ -210,7 +211,12 @@ class _Table:
         self._columns.add(t.NUMBER, int, key=-1, at=(t.ATTRIBUTE, whole, "_current_level"))
 
     def _place(self, argument: Argument) -> Place:
-        return (t.CONSTANT, 0, id(argument.value)) if argument.place < 0 else (t.ARGUMENT, 0, argument.place)
+        return self._constant(argument.value) if argument.place < 0 else (t.ARGUMENT, 0, argument.place)
+
+    def _constant(self, value: Any) -> Place:
+        """Where something is found that is the same at each call."""
+        self._kept.append(value)
+        return t.CONSTANT, 0, id(value)
 
     def _argument(self, argument: Argument, number: int) -> None:
         value, at = argument.value, self._place(argument)
@@ -246,7 +252,8 @@ class _Table:
     def _launch(self, launch: Launch, arguments: Sequence[Argument], constants: Sequence[Any]) -> int:
         """The columns of a launch, as its kernel has them; the number of the first."""
         first = len(self._columns.rows)
-        places: list[Place] = [(t.CONSTANT, 0, id(launch.grid))]
+        self._kept.append(launch.kernel)
+        places: list[Place] = [self._constant(launch.grid)]
         for at, value in enumerate(launch.given):
             number = launch.passed.get(at)
             if number is None:
@@ -269,12 +276,12 @@ class _Table:
     def _passed(self, value: Any, constants: Sequence[Any]) -> Place:
         """Where an argument of a launch is found: it, or the tensor that it is a view of the beginning of."""
         if not isinstance(value, sys.modules["torch"].Tensor):
-            return t.CONSTANT, 0, id(value)
+            return self._constant(value)
         self._refuse_shared(value)
         if id(value) in self._of:
             return t.SAME_OBJECT, self._of[id(value)], 0
         if any(value is constant for constant in constants):
-            return t.CONSTANT, 0, id(value)
+            return self._constant(value)
         for tensor in self._tensors:
             if tensor.dtype == value.dtype and tensor.data_ptr() == value.data_ptr() and _share(tensor, value):
                 return t.SAME_OBJECT, self._of[id(tensor)], 0
@@ -296,7 +303,9 @@ class _Table:
             t.ENTRY_COLUMNS: _words([word for row in rows for word in row.words()]),
             t.ENTRY_NAMES: _words([id(name) for name in recorded.names]),
             t.ENTRY_PAIRS: _words(self._pairs),
-            t.ENTRY_STEPS: _words([word for pair in zip(self.launches, firsts, strict=True) for word in _step(*pair)]),
+            t.ENTRY_STEPS: _words(
+                [word for pair in zip(recorded.launches, firsts, strict=True) for word in _step(*pair)]
+            ),
             t.ENTRY_RESULTS: _words(results),
         }
         entry = _words([0] * t.REPLAYED_WORDS)
