@@ -1,13 +1,14 @@
-"""The default configuration of every example of hl against the best of random ones.
+"""The default configuration of every example of hl against the best of random ones, or of a full search.
 
     python -m benchmarks.hl_defaults [--device cuda] [--threads N] [--count 40] [--only TEXT] [--seconds S]
-                                     [--limit S] [--out FILE]
+                                     [--limit S] [--search S] [--out FILE]
 
 Candidates are compiled beside each other, compared with the default and timed in turns, as tuning does it. The best of
 them and the default then take turns once more: with so many candidates the first ranking flatters its winner. With one
 thread of a CPU that race counts processor time, which other programs disturb less. For a GPU the candidates of all
 examples are compiled first, by as many processes as there are cores; those that are not ready after `--limit` seconds
-take no part, and the report says how many did.
+take no part, and the report says how many did. With `--search` candidates are those of a full search of so many
+seconds, on a CPU.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def compile_one(name: str, device: str, number: int) -> None:
     bound.precompile(candidates(bound, name, number)[number], args)
 
 
-def measure(name: str, device: str, numbers: Sequence[int], seconds: float) -> dict[str, Any]:
+def measure(name: str, device: str, numbers: Sequence[int], seconds: float, search: float = 0.0) -> dict[str, Any]:
     """The ratio of the best time to the default's, with both configurations.
 
     Args:
@@ -70,13 +71,19 @@ def measure(name: str, device: str, numbers: Sequence[int], seconds: float) -> d
         device: "cpu" or "cuda".
         numbers: which candidates take part beside the default, the first one.
         seconds: time of the last race.
+        search: seconds of a full search in the place of these candidates; 0 for none.
     """
     start = time.perf_counter()
     bound, args = _bound(name, device)
-    driver, given = Driver(bound, args), candidates(bound, name, max(numbers))
-    default = given[0]
-    driver.race([default, *(given[number] for number in numbers if number)])
-    driver.close()
+    default = bound.config_spec.default_config()
+    driver = Driver(bound, args)
+    if search:
+        bound.settings.autotune_budget_seconds = search
+        driver.search("full")
+    else:
+        given = candidates(bound, name, max(numbers))
+        driver.race([default, *(given[number] for number in numbers if number)])
+        driver.close()
     ranked = sorted(driver.times, key=lambda config: driver.times[config])
     last = list(dict.fromkeys([default, *ranked[:_FINALISTS]]))
     turn = _on_gpu(bound, args, last) if device != "cpu" else _on_cpu(bound, args, last, seconds)
@@ -109,11 +116,13 @@ def _on_gpu(bound: Any, args: Any, configs: list[hl.Config]) -> dict[hl.Config, 
     return in_turns({config: functools.partial(run, *args) for config, run in runs.items()})
 
 
-def measured(names: Sequence[str], device: str, count: int, seconds: float, limit: float) -> Iterator[dict[str, Any]]:
+def measured(
+    names: Sequence[str], device: str, count: int, seconds: float, limit: float, search: float
+) -> Iterator[dict[str, Any]]:
     """What `measure` says of every workload; on a GPU in a process of its own, behind the compiling of all."""
     if device == "cpu":
         for name in names:
-            yield measure(name, device, range(count + 1), seconds)
+            yield measure(name, device, range(count + 1), seconds, search)
         return
     tasks = [(name, device, number) for number in range(count + 1) for name in names]
     ready: dict[str, list[int]] = {name: [] for name in names}
@@ -143,6 +152,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--limit", type=float, default=600.0)
+    parser.add_argument("--search", type=float, default=0.0, help="seconds of a full search for each, on a CPU")
     parser.add_argument("--threads", type=int, help="of a CPU; as many as PyTorch takes by default")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -152,7 +162,7 @@ def main() -> None:
 
 def _run(given: argparse.Namespace) -> None:
     names, rows = [name for name in WORKLOADS if given.only in name], []
-    for row in measured(names, given.device, given.count, given.seconds, given.limit):
+    for row in measured(names, given.device, given.count, given.seconds, given.limit, given.search):
         rows.append(row)
         mark = " " if row["ratio"] >= TARGET else "*"
         print(
@@ -176,8 +186,9 @@ def _usual_path(device: str) -> Path | None:
 def _document(given: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str, Any]:
     gpu = given.device == "cuda"
     threaded = f" --threads {given.threads}" if given.threads else ""
+    candidates_of = f"--search {given.search:g}" if given.search else f"--count {given.count}"
     return {
-        "command": f"python -m benchmarks.hl_defaults --device {given.device}{threaded} --count {given.count}",
+        "command": f"python -m benchmarks.hl_defaults --device {given.device}{threaded} {candidates_of}",
         "machine": torch.cuda.get_device_name() if gpu else platform.processor() or platform.machine(),
         "versions": {"torch": torch.__version__, "python": platform.python_version()},
         "rows": rows,

@@ -208,6 +208,54 @@ def top_k_gate(x, weight, k: hl.constexpr):  # type: ignore[no-untyped-def]
     return out
 
 
+@hl.kernel
+def added(x, y):  # type: ignore[no-untyped-def]
+    """The smallest kernel."""
+    out = torch.empty_like(x)
+    for m, n in hl.tile(x.size()):
+        out[m, n] = x[m, n] + y[m, n]
+    return out
+
+
+@hl.kernel
+def scaled_sum(x, y, factor: float):  # type: ignore[no-untyped-def]
+    """With a number."""
+    out = torch.empty_like(x)
+    for m, n in hl.tile(x.size()):
+        out[m, n] = x[m, n] + factor * y[m, n]
+    return out
+
+
+@hl.kernel
+def row_norm(x, weight, bias, eps: float):  # type: ignore[no-untyped-def]
+    """Layer norm by PyTorch's function."""
+    out = torch.empty_like(x)
+    for rows in hl.tile(x.size(0)):
+        out[rows, :] = F.layer_norm(x[rows, :], [x.size(1)], weight[:], bias[:], eps)
+    return out
+
+
+@hl.kernel
+def row_softmax(x):  # type: ignore[no-untyped-def]
+    """Softmax by PyTorch's function."""
+    out = torch.empty_like(x)
+    for rows in hl.tile(x.size(0)):
+        out[rows, :] = torch.softmax(x[rows, :], -1)
+    return out
+
+
+@hl.kernel
+def small_product(x, y):  # type: ignore[no-untyped-def]
+    """A product of matrices."""
+    out = torch.empty([x.size(0), y.size(1)], dtype=x.dtype, device=x.device)
+    for m, n in hl.tile(out.size()):
+        acc = hl.zeros([m, n])
+        for k in hl.tile(x.size(1)):
+            acc = torch.addmm(acc, x[m, k], y[k, n])
+        out[m, n] = acc
+    return out
+
+
 def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Halves of the last dimension, turned by an angle for each row."""
     a, b = x.chunk(2, -1)
@@ -245,6 +293,19 @@ def _norms() -> Cases:
         again: Function = lambda g=g, x=x: torch._softmax_backward_data(g, x.softmax(-1), -1, torch.float32)  # noqa: E731
         found[f"softmax gradient computed again {size}"] = softmax_backward, (g, x), again
     return found
+
+
+def _calls() -> Cases:
+    """Work of a microsecond or less: what is compared is what a call costs."""
+    x, y, w, b = torch.randn(16, 64), torch.randn(16, 64), torch.rand(64), torch.randn(64)
+    square = torch.randn(64, 64)
+    return {
+        "call of an addition": (added, (x, y), lambda: x + y),
+        "call of a scaled sum": (scaled_sum, (x, y, 0.5), lambda: torch.add(x, y, alpha=0.5)),
+        "call of a layer norm": (row_norm, (x, w, b, 1e-5), lambda: F.layer_norm(x, [64], w, b)),
+        "call of a softmax": (row_softmax, (x,), lambda: torch.softmax(x, -1)),
+        "call of a product": (small_product, (x, square), lambda: x @ square),
+    }
 
 
 def _products() -> Cases:
@@ -297,7 +358,7 @@ def _counts() -> Cases:
 def contests(only: str) -> Iterator[Contest]:
     """The rows whose name has `only` in it."""
     torch.manual_seed(0)
-    for cases in (_norms(), _products(), _counts()):
+    for cases in (_norms(), _products(), _counts(), _calls()):
         for name, (kernel, args, rival) in cases.items():
             if only in name:
 

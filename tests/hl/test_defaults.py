@@ -229,8 +229,8 @@ def sums_of_columns(x):
 def test_programs_that_update_the_same_addresses_are_few(monkeypatch):
     found = default(monkeypatch, H200, sums_of_columns, (8192, 1024), dtype=torch.float32)
     assert found["block_sizes"] == [16] and found["num_warps"] == 16
-    narrow, wide = ((4096, 64), [32]), ((512, 1024), [2])
-    for shape, blocks in (narrow, wide):  # a thread of a CPU keeps the sums over all of its programs
+    narrow, wide, long = ((4096, 64), [32]), ((512, 1024), [8]), ((512, 2048), [1])
+    for shape, blocks in (narrow, wide, long):  # a thread of a CPU keeps the sums over all of its programs
         assert default(monkeypatch, CPU, sums_of_columns, shape)["block_sizes"] == blocks
 
 
@@ -399,3 +399,16 @@ def test_programs_on_a_cpu_take_whole_lines_of_the_rows_of_which_they_have_a_par
     assert hl.kernel(columns_summed).bind((x,)).config_spec.default_config()["block_sizes"] == [columns]
     assert hl.kernel(rows_summed).bind((x.t(),)).config_spec.default_config()["block_sizes"] == [columns]
     assert hl.kernel(rows_summed).bind((x,)).config_spec.default_config()["block_sizes"] == [4]
+
+
+def sums_of_columns_and_rows(x):
+    total, out = torch.zeros([x.size(1)]), torch.empty_like(x)
+    for rows in hl.tile(x.size(0)):
+        out[rows, :] = x[rows, :] - x[rows, :].mean(-1, keepdim=True)
+        hl.atomic_add(total, [slice(None)], x[rows, :].sum(0))
+    return total, out
+
+
+def test_rows_that_are_summed_and_stored_are_one_loop(monkeypatch):
+    for shape, blocks in (((1024, 1024), [32]), ((1024, 64), [32]), ((512, 2048), [1])):
+        assert default(monkeypatch, CPU, sums_of_columns_and_rows, shape)["block_sizes"] == blocks

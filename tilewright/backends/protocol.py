@@ -56,7 +56,8 @@ class Packing(NamedTuple):
         slots: (offset, bytes) of each run-time parameter in the block.
         serial_below, fixed: grids of fewer programs have `fixed` as their second word.
         teller: gives the second word of others.
-        streams: (address, GPU) of a C function, `int f(int gpu, void **out)`, that is asked instead of `teller`.
+        streams: (address, number) of a C function, `int f(int number, void **out)`, that is asked instead of `teller`:
+            of the stream of a GPU, or of a number of threads.
         mark: (address, value) of a word that is written ahead of each launch; address 0 for none.
         scratch: (address of three words, bytes, borrow) of what each thread needs; None if nothing. The words are the
             address and the bytes of a block, and whether a launch has it; `borrow(bytes)` gives the address of another,

@@ -10,6 +10,8 @@ import torch
 from tests.hl.fuzz.programs import Program, program
 from tilewright import hl
 
+_CALLS = 4  # of the kernel itself: one in Python, one that is recorded, two by machine code
+
 
 class DifferenceError(AssertionError):
     """A configuration computes something else than the reference."""
@@ -44,7 +46,8 @@ def check(seed: int, configurations: int = 1) -> Program:
         bound.set_config(config)
         expected = made.outputs(lambda *args: bound.run_ref(*args, mode=hl.RefMode.TILED))
         try:
-            torch.testing.assert_close(made.outputs(bound), expected, atol=1e-4, rtol=1e-3)
+            for call in (bound, *[made.kernel] * _CALLS):
+                torch.testing.assert_close(made.outputs(call), expected, atol=1e-4, rtol=1e-3)
         except AssertionError as error:
             raise DifferenceError(f"seed {seed}: {error}\n{made.text}\n{bound.config!r}\n{bound.to_code()}") from None
     return made

@@ -11,6 +11,7 @@ import torch
 from tests.hl.gradients.compare import check, leaves, tiles_by_default
 from tests.hl.gradients.texts import kernel_of
 from tilewright import hl
+from tilewright.hl.grad.calls import backward_of
 from tilewright.hl.grad.lanes import ALONG
 from tilewright.hl.rows import (
     creation,
@@ -286,10 +287,38 @@ def test_a_gradient_of_a_gradient():
         check(twice(kernel), twice(reference), X, W, tolerance=1e-3)
 
 
-def test_tiles_that_the_user_gave_are_those_of_the_backward_pass():
+@hl.kernel(config=hl.Config(block_sizes=[2, 4]))
+def by_lanes(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros_like(x)
+    for m, n in hl.tile(x.size()):
+        out[m, n] = torch.tanh(x[m, n]) * w[n]
+    return out
+
+
+@hl.kernel(config=hl.Config(block_sizes=[8, 8, 4]))
+def multiplied(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    out = torch.empty([x.size(0), w.size(1)])
+    for m, n in hl.tile(out.size()):
+        total = hl.zeros([m, n])
+        for k in hl.tile(x.size(1)):
+            total = torch.addmm(total, torch.tanh(x[m, k]), w[k, n])
+        out[m, n] = total
+    return out
+
+
+def test_tiles_that_the_user_gave():
+    """They are those of the forward pass, and of a backward pass that multiplies no matrices."""
     kernel = hl.kernel(up_to_its_end, config=hl.Config(block_sizes=[32, 8]))
     assert "Dividing" not in hl.grad(kernel).to_hl((X, W))
     check(kernel, lambda *given: kernel.bind(given).run_ref(*given, mode=hl.RefMode.TILED, gradients=True), X, W)
+    x, w, square = torch.randn(40, 30), torch.randn(30), torch.randn(30, 20)
+    for kernel, args, theirs, given in (
+        (by_lanes, (x, w), lambda x, w: torch.tanh(x) * w, True),
+        (multiplied, (x, square), lambda x, w: torch.tanh(x) @ w, False),
+    ):
+        kernels = [backward.kernel for _, backward in backward_of(kernel, args)]
+        assert [bool(kernel.configs) for kernel in kernels if kernel is not None] == [given] * len(kernels)
+        check(kernel, theirs, *args)
 
 
 def test_sizes_that_divide_another():

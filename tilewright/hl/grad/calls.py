@@ -15,7 +15,7 @@ from tilewright.hl.constexpr import plain
 from tilewright.hl.grad import counts, names, runs
 from tilewright.hl.grad.loops import Backward, Loop
 from tilewright.hl.grad.runs import Place, Run, running
-from tilewright.hl.grad.sizes import Tiles, tiles_of_backward
+from tilewright.hl.grad.sizes import Tiles, has_products, tiles_of_backward
 from tilewright.hl.passes.decide import Decision
 from tilewright.hl.runtime import gradient_slot
 from tilewright.hl.runtime.guard import make_holds
@@ -110,28 +110,14 @@ class Differentiated:
         if found is None:
             decision = Decision(config, list(self.bound.traced.axes))
             sizes = {axis.id: decision.block(axis) for axis in self.bound.traced.axes}
-            settings = self.kernel.settings
-            count = len(self.traces[0].graphs)
-            found = [
-                Loop(
-                    self.kernel.name,
-                    self.traces,
-                    at,
-                    settings,
-                    self._tiles(at, sizes),
-                    config,
-                    self._closed(config, at),
-                )
-                for at in range(count)
-            ]
+            name, settings = self.kernel.name, self.kernel.settings
+            found = []
+            for at, (graph, whole) in enumerate(zip(self.bound.traced.graphs, self.traces[0].graphs, strict=True)):
+                given = self.bound.configs and not has_products(graph.region)
+                tiles = Tiles(sizes, fixed=True) if given else tiles_of_backward(graph.region, whole.region, sizes)
+                found.append(Loop(name, self.traces, at, settings, tiles, config, self._closed(config, at)))
             self._loops[config] = found
         return found
-
-    def _tiles(self, at: int, sizes: dict[int, int]) -> Tiles:
-        """The tiles that the backward pass of a loop may have; those that the user gave are its own."""
-        if self.bound.configs:
-            return Tiles(sizes, fixed=True)
-        return tiles_of_backward(self.bound.traced.graphs[at].region, self.traces[0].graphs[at].region, sizes)
 
     def _closed(self, config: Config, at: int) -> Callable[[], Loop] | None:
         """What gives a loop where the sizes of the call that runs are constants."""

@@ -57,6 +57,12 @@ def tiles_of_backward(region: Region, whole: Region, forward: Mapping[int, int])
     return Tiles(forward, enclosing=enclosing)
 
 
+def has_products(region: Region) -> bool:
+    """Whether a loop multiplies matrices. The tiles that a program gives its forward pass are too large or too small
+    for the products of its way back, of which there are more; of other loops they say how much a program should do."""
+    return any(node.op in ("product", "scaled_product") for node in walk(region))
+
+
 def depend_on_tiles(region: Region) -> bool:
     """Whether what a top-level loop stores may depend on the sizes of its tiles."""
     sized = {axis.id for axis in _axes(region)}

@@ -65,6 +65,10 @@ class BoundKernel:
         config_spec: the configurations that it has.
         config: the configuration in use; None before the first call.
         run: the host function for it.
+        loaded: the module that has it; None where it is chosen at each call, or the kernel is not compiled.
+        may_replay: whether calls of it may be made without Python.
+        changed: called when other calls begin.
+        parameters: names of the arguments.
     """
 
     def __init__(
@@ -102,6 +106,10 @@ class BoundKernel:
         self.config: Config | None = None
         self.run: Callable[..., Any] = self._first
         self._compiled: dict[Config, Loaded] = {}
+        self.loaded: Loaded | None = None
+        self.may_replay = False
+        self.changed: Callable[[], None] | None = None
+        self.parameters = list(arguments)
 
     def holds(self, args: Sequence[Any]) -> bool:
         """Whether what the trace assumed of the arguments is true of these."""
@@ -188,7 +196,10 @@ class BoundKernel:
     def set_config(self, config: Config | Mapping[str, Any]) -> None:
         """Use a configuration from now on."""
         chosen = self._normal(config)
-        self.run, self.config = self.compile_config(chosen), chosen
+        before, self.loaded = self.loaded, self._loaded(chosen)
+        self.run, self.config, self.may_replay = self.loaded.run, chosen, True
+        if before is not None and self.changed is not None:
+            self.changed()
 
     def ensure_config_exists(self, args: Sequence[Any]) -> None:
         """Choose a configuration if none is in use: the only one given, that of the table beside the source, the best

@@ -129,6 +129,8 @@ def _checks(name: str, label: str, argument: Any, static: bool, known: dict[str,
         return [f"type({name}) is {constant('type', type(value))}", f"{name} == {constant('value', value)}"]
     checks = [f"type({name}) is {constant('type', type(argument))}"]
     if isinstance(argument, torch.Tensor):
+        if type(argument) not in tracer_slot.PLAIN:
+            return None  # its class is asked at each call
         device = "is_cpu" if argument.is_cpu else f"device == {constant('device', argument.device)}"  # half the time
         checks += [f"{name}.dtype is {constant('dtype', argument.dtype)}", f"{name}.{device}"]
         if static:

@@ -17,6 +17,7 @@ import torch
 from torch.compiler import is_dynamo_compiling
 
 from tilewright import errors, lazy_module, shorten_traceback
+from tilewright.compiler.called import Called
 from tilewright.hl import exc
 from tilewright.hl.config import Config
 from tilewright.hl.constexpr import ConstExpr
@@ -25,6 +26,7 @@ from tilewright.hl.runtime import gradient_slot, tracer_slot
 from tilewright.hl.runtime.bound import BoundKernel
 from tilewright.hl.runtime.guard import Guard, make_guard
 from tilewright.hl.runtime.keys import key_of
+from tilewright.hl.runtime.replaying import Replays
 from tilewright.hl.settings import Settings
 from tilewright.hl.trace.outside import namespace, reads
 from tilewright.hl.trace.source import Source
@@ -54,7 +56,7 @@ KERNELS: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary(
 """Every kernel, by its number."""
 
 
-class Kernel(Generic[P, R]):
+class Kernel(Called, Generic[P, R]):
     """A function with loops over tiles.
 
     Args:
@@ -97,11 +99,13 @@ class Kernel(Generic[P, R]):
         self.source = Source(fn)
         self._bound: dict[Any, list[BoundKernel]] = {}
         self._hot: tuple[Guard, BoundKernel, Guard] | None = None
+        self.ready = self._call
         self.watched: gradient_slot.Watched | None = None
         self.derived: dict[Any, list[Any]] = {}
         self._count = len(self.signature.parameters)
         self._defaults = fn.__defaults__ or ()
         self._lock = threading.RLock()
+        self._replays = Replays(self._call, self._lock)
         self.number = f"hl{next(_numbers)}"
         KERNELS[self.number] = self
 
@@ -165,6 +169,7 @@ class Kernel(Generic[P, R]):
                     outside, names = reads(self.fn, arguments), namespace(self.fn)
                     given = self.source, self.scope, arguments, self.settings, self.configs
                     found = BoundKernel(self.fn, *given, key, outside, names, self.tables)
+                    found.changed = self._replays.forget
                     self._bound.setdefault(key, []).append(found)
         return found
 
@@ -260,10 +265,10 @@ class Kernel(Generic[P, R]):
             self._hot = self.watched = None
             self._bound.clear()
             self.derived.clear()
+            self._replays.forget()
 
     def _call(self, *args: Any, **kwargs: Any) -> Any:
-        if is_dynamo_compiling():
-            return tracer_slot.traced(self, args, kwargs)
+        """A call that machine code does not know."""
         try:
             hot = self._hot
             if hot is not None and not kwargs:
@@ -271,7 +276,10 @@ class Kernel(Generic[P, R]):
                 given = (*args, *self._defaults[-missing:]) if missing else args
                 if len(given) == self._count:
                     if hot[0](*given):
-                        return hot[1].run(*given)
+                        bound = hot[1]
+                        if bound.may_replay:
+                            return self._replays.run(self, bound, given, len(args), ())
+                        return bound.run(*given)
                     watched = self.watched
                     if watched is not None and watched.bound is hot[1] and hot[2](*given) and watched.holds(given):
                         return watched(given)
@@ -282,12 +290,15 @@ class Kernel(Generic[P, R]):
                 )
             if tracer_slot.is_observed((*args, *kwargs.values())):
                 return tracer_slot.traced(self, args, kwargs)
+            positional = len(args)
             args = self.normalize_args(*args, **kwargs)
             bound = self.found(args)
             if self.backward is not None:
                 gradient_slot.refuse_tangents(self, args, bound.outside)
                 if gradient_slot.is_wanted(args, bound.outside):
                     return gradient_slot.differentiated(self, args)
+            if bound.may_replay and self._hot is not None:
+                return self._replays.run(self, bound, args, positional, tuple(kwargs))
             return bound(*args)
         except Exception as error:
             shorten_traceback(error)
@@ -298,7 +309,16 @@ class Kernel(Generic[P, R]):
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
     else:
-        __call__ = _call
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            """A call until machine code knows one, and for Dynamo, which follows it."""
+            if is_dynamo_compiling():
+                return tracer_slot.traced(self, args, kwargs)
+            try:
+                return self.ready(*args, **kwargs)
+            except Exception as error:
+                shorten_traceback(error)
+                raise
 
     def __getitem__(self, grid: Any) -> Any:
         raise exc.InvalidAPIUsage(

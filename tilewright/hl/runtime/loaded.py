@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import traceback
 import zlib
@@ -35,17 +36,27 @@ class Loaded:
 
     Attributes:
         run: the host function.
+        names: what it sees.
+        generated: the name of its file.
     """
 
     def __init__(self, name: str, module: module_text.Module, scope: dict[str, Any], file: str) -> None:
         text = module.text
-        self._generated = f"<hl {name} {zlib.crc32(text.encode()):08x}>"
-        errors.Location.say_generated(self._generated, file, module.origins)
-        linecache.cache[self._generated] = len(text), None, text.splitlines(keepends=True), self._generated
-        self._names = {**scope, "__name__": GENERATED}
-        exec(compile(text, self._generated, "exec"), self._names)
-        self._function: FunctionType = self._names[name]
-        self.run = self._placed(self._function)
+        self.generated = f"<hl {name} {zlib.crc32(text.encode()):08x}>"
+        errors.Location.say_generated(self.generated, file, module.origins)
+        linecache.cache[self.generated] = len(text), None, text.splitlines(keepends=True), self.generated
+        self.names = {**scope, "__name__": GENERATED}
+        exec(compile(text, self.generated, "exec"), self.names)
+        self._function: FunctionType = self.names[name]
+        self.run = self.placed(self._function)
+
+    def host_tree(self) -> ast.FunctionDef:
+        """The text of the host function, which is the last of the module."""
+        lines = linecache.cache[self.generated][2]  # type: ignore[misc]
+        first = max(at for at, line in enumerate(lines) if line.startswith(f"def {self._function.__name__}("))
+        (tree,) = ast.parse("".join(lines[first:])).body
+        assert isinstance(tree, ast.FunctionDef)
+        return ast.increment_lineno(tree, first)
 
     def compile_for(self, args: Sequence[Any]) -> list[Any]:
         """Compile the kernels for these arguments, and give them: the host function runs, its launches only compile."""
@@ -61,12 +72,12 @@ class Loaded:
         """Run the host function with `launch` in the place of each launch: it gets kernel, grid, arguments, options."""
         names = {
             name: _Launched(value, launch) if isinstance(value, tilewright.JITFunction) else value
-            for name, value in self._names.items()
+            for name, value in self.names.items()
         }
         host = self._function
-        return self._placed(FunctionType(host.__code__, names, host.__name__, host.__defaults__))(*args)
+        return self.placed(FunctionType(host.__code__, names, host.__name__, host.__defaults__))(*args)
 
-    def _placed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def placed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`function`, whose errors of compiling and launching generated code point at the user's line."""
 
         def run(*args: Any) -> Any:
@@ -76,7 +87,7 @@ class Loaded:
                 raise exc.WrongDeviceError(error.message, self._launching(error), hint=error.hint) from error
             except errors.CompilationError as error:
                 place = error.location
-                if place is None or place.file != self._generated:
+                if place is None or place.file != self.generated:
                     raise
                 message = "the generated code does not compile:\n" + place.render()
                 raise exc.TritonError(message, place.written(), hint=error.hint) from error
@@ -86,8 +97,8 @@ class Loaded:
     def _launching(self, error: Exception) -> errors.Location | None:
         """The user's line whose launch raised `error`."""
         frames = traceback.walk_tb(error.__traceback__)
-        lines = [line for frame, line in frames if frame.f_code.co_filename == self._generated]
-        place = errors.Location(self._generated, lines[0] if lines else 0, function=self._function.__name__)
+        lines = [line for frame, line in frames if frame.f_code.co_filename == self.generated]
+        place = errors.Location(self.generated, lines[0] if lines else 0, function=self._function.__name__)
         user = place.written()
         return None if user is place else user
 

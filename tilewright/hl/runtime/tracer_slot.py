@@ -21,7 +21,8 @@ Tracer = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
 transform: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
-_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer))
+PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer))
+"""Classes of tensors that take no part in what is done with them."""
 _tracer: Tracer | None = None
 
 
@@ -35,7 +36,7 @@ def is_observed(args: Sequence[Any]) -> bool:
     """Whether a call with these arguments is somebody else's affair."""
     if (modes() and any(map(_records, _get_current_dispatch_mode_stack()))) or transform() is not None:
         return _tracer is not None
-    return any(isinstance(leaf, torch.Tensor) and type(leaf) not in _PLAIN for _, leaf in leaves(args))
+    return any(isinstance(leaf, torch.Tensor) and type(leaf) not in PLAIN for _, leaf in leaves(args))
 
 
 def _records(mode: Any) -> bool:
@@ -51,7 +52,7 @@ def traced(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         UnsupportedPythonType: nor is anybody needed but for the class of a tensor.
     """
     if _tracer is None and not is_dynamo_compiling():
-        classes = {type(leaf) for _, leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)} - _PLAIN
+        classes = {type(leaf) for _, leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)} - PLAIN
         if classes - {FakeTensor} and not modes() and transform() is None:
             raise exc.UnsupportedPythonType(
                 f"an argument is of the class {', '.join(sorted(kind.__qualname__ for kind in classes))}, which may "

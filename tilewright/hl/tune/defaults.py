@@ -50,7 +50,8 @@ _CPU_FEW = (
 _CPU_SHORT = 16  # indices of such a range in a tile without products, where no vectors run along it
 _CPU_ALONG = 256  # the same where vectors run along it
 _CPU_PADDED = 1024  # elements of such a tile that are more than an iteration costs
-_CPU_SUMMED = 2048  # elements of a tile of rows whose sums a thread keeps over its programs (decisions/cpu_atomics.md)
+_CPU_SUMMED = (8192, 32)  # elements and rows of a tile whose sums a thread keeps over its programs
+_CPU_ALONE = 1024  # elements of the longest row that shares such a tile (decisions/hl_defaults.md)
 _CPU_LEAST = 32  # rows and columns that more threads do not make fewer
 _CPU_LANES = 64  # columns of a program that goes through rows of which it has a part (decisions/hl_defaults.md)
 _CPU_LINE = 16  # the same where there would be too few programs
@@ -111,7 +112,7 @@ class _Chooser:
             elif not self.products and (updates := self._repeats(axis)):
                 row = self.whole(axis)
                 summed = self.cpu and row > 1 and all(node.op == "atomic_add" for node in updates)
-                size, least = (max(1, _CPU_SUMMED // row), 1) if summed else (size * _FEWER, least)
+                size, least = (self._summed_rows(axis, row), 1) if summed else (size * _FEWER, least)
                 if self.cpu and row == 1:  # element by element: each program brings as few sums to memory as many
                     size, least = 8 * self.wanted.tile, 1
             elif self.cpu and not self.products and axis.id in columns:
@@ -120,6 +121,13 @@ class _Chooser:
         if self.cpu and not self.products:
             for axis in filter(_is_read, self.inner):
                 self._shorten(axis, _CPU_ALONG if axis.id in contiguous else _CPU_SHORT)
+
+    def _summed_rows(self, axis: Axis, row: int) -> int:
+        """Rows of a tile whose sums a thread of a CPU keeps over its programs; those that are stored too are one loop
+        over rows, whose tile may be larger than the first cache."""
+        elements, rows = _CPU_SUMMED
+        stored_too = any(_along(value, axis) for node in self.nodes for value in stored(node))
+        return 1 if row > _CPU_ALONE else rows if stored_too else min(rows, elements // row)
 
     def _shorten(self, axis: Axis, least: int) -> None:
         """Make tiles of a range that the kernel reads lower: the last one of a range is computed as a whole."""

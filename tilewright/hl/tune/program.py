@@ -8,6 +8,8 @@ cannot be pickled is a `NotPortable`.
 from __future__ import annotations
 
 import ast
+import contextlib
+import functools
 import importlib
 import io
 import os
@@ -239,4 +241,7 @@ def work(files: Sequence[int]) -> None:
     os.environ.update(environment)
     os.chdir(folder)
     tilewright.knobs.take(knobs)
-    live(lambda: sent.subject(device), connection, slot)
+    subject = functools.cache(lambda: sent.subject(device))
+    with contextlib.suppress(Exception):  # the first job says what is wrong
+        subject()  # a GPU takes a second to be used: meanwhile the first candidates compile
+    live(subject, connection, slot)

@@ -10,6 +10,7 @@ from typing import Any
 from tilewright.backends.llvm.calls import tables as t
 from tilewright.backends.protocol import Maps, Packing
 from tilewright.base.cache_layers import SmallObjects
+from tilewright.base.record import Record
 from tilewright.launch.native.machine import Machine, machine
 
 _MOST_ENTRIES = 256  # of one kernel; with one more it starts anew
@@ -21,6 +22,23 @@ class _State(int):
     """The address of a table of words; keeps everything alive that is reached from there."""
 
     kept: list[Any]
+
+
+class Known(Record):
+    """A call that a launch function knows, and launches without Python.
+
+    Args:
+        entry, state: addresses of its entry, and of the table of the function.
+        forgotten: how often the function had forgotten all.
+        call: what is known.
+        kept: alive.
+    """
+
+    entry: int
+    state: int
+    forgotten: int
+    call: t.KnownCall
+    kept: Any
 
 
 class Builtin:
@@ -58,8 +76,22 @@ class Builtin:
     def forget(self) -> None:
         """Know no call any more. While a launch is under way its entry must last, so all are freed at a later time."""
         self._words[t.STATE_FIRST] = self._words[t.STATE_LAST] = 0
+        self._words[t.STATE_FORGOTTEN] += 1
         if not self._words[t.STATE_BUSY]:
             self._entries.clear()
+
+    def mark(self) -> None:
+        """Have `marked` tell of launches from now on."""
+        self._words[t.STATE_LAST] = 0
+
+    def marked(self) -> Known | None:
+        """The call that the last launch since `mark` was known to be; None where Python made it."""
+        last = self._words[t.STATE_LAST]
+        found = next((entry for entry in self._entries if ctypes.addressof(entry[0]) == last), None)
+        if found is None or found[0][t.ENTRY_CALL] or found[0][t.ENTRY_WATCH] or self._words[t.STATE_HOOKS]:
+            return None
+        words = ctypes.addressof(self._words)
+        return Known(ctypes.addressof(found[0]), words, self._words[t.STATE_FORGOTTEN], found[2], (self, found))
 
     def hook(self, function: Callable[..., Any] | None) -> None:
         """Call `function(*args, **kwargs)` ahead of every launch, or nothing."""

@@ -37,11 +37,11 @@ _FLOATS = {"fp32": t.FLOAT32, "fp64": t.FLOAT64}
 _NUMBERED_INTEGERS = ("", "i32", "i64")  # of annotations: the others have ranges of their own
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """A part of a call that no column describes."""
 
 
-class _Columns:
+class Columns:
     """The table of a call in the making.
 
     Args:
@@ -66,14 +66,14 @@ class _Columns:
         source, parent, name = self._at if at is None else at
         self.rows.append(t.Column(source, parent, name, kind, wanted, mask, key, size))
         if len(self.rows) > t.MOST_COLUMNS:
-            raise _Refused
+            raise Refused
         return len(self.rows) - 1
 
     def describe(self, value: Any, param: Param, path: Path, at: tuple[int, int, Any], exact: bool = False) -> None:
         """Columns of `value`, which is found at `at` and bound to `param` at `path`.
 
         Raises:
-            _Refused: there are none.
+            Refused: there are none.
         """
         self._at = at
         if isinstance(value, (np.number, np.bool_)):  # the number that it holds, as `read` has it
@@ -98,6 +98,15 @@ class _Columns:
         kinds = (t.TENSOR, t.ADDRESS, t.WORD)
         return [(row, row in self.nowhere or self.rows[row].kind in kinds) for row in rows]
 
+    def exact(self, value: Any, at: tuple[int, int, Any]) -> int:
+        """Columns that ask for the value of what is found at `at`; the number of the first.
+
+        Raises:
+            Refused: it has none that lasts.
+        """
+        self._at = at
+        return self._constant(value)
+
     # --- constants ------------------------------------------------------------------------------------
 
     def _constant(self, value: Any) -> int:
@@ -120,7 +129,7 @@ class _Columns:
             self._constant(value.value)
             return whole
         if not is_lasting(value) or type(value) is int:
-            raise _Refused
+            raise Refused
         return self.add(t.SAME, value)
 
     # --- numbers and arrays ---------------------------------------------------------------------------
@@ -131,27 +140,27 @@ class _Columns:
             self._constant(None)
         elif type(value) is bool:
             if param.fixed_type not in ("", "u1"):
-                raise _Refused
+                raise Refused
             self.of[path] = self.add(t.BOOLEAN, bool)
         elif type(value) is int:
             self.of[path] = self._integer(value, param)
         elif type(value) is float:
             if kind is None or not kind.startswith(("fp", "bf")):
-                raise _Refused
+                raise Refused
             self.of[path] = self.add(_FLOATS.get(kind, t.CLASS), float)
         elif kind is not None and kind.startswith("*"):
             self.of[path] = self._array(value, param, element_bytes(kind))
         elif kind is None and is_lasting(value):  # a function, or an enumeration
             self._constant(value)
         else:
-            raise _Refused
+            raise Refused
 
     def _integer(self, value: int, param: Param, more: int = 0) -> int:
         """The facts of an integer that code is specialised on; as many are told apart as in `fastpath`, or more."""
         if param.fixed_type.startswith("*"):
             return self.add(t.ADDRESS, int, key=_alignment(value), size=element_bytes(param.fixed_type))
         if not -(1 << 63) <= value < 1 << 63 or param.fixed_type not in _NUMBERED_INTEGERS:
-            raise _Refused
+            raise Refused
         mask = t.FACT_WIDE | more | (t.FACT_DIVISIBLE | t.FACT_ONE if param.specialize else 0)
         facts = (value << 4) & t.FACTS_OF_STEPS
         facts |= 0 if value & 15 else t.FACT_DIVISIBLE
@@ -175,12 +184,12 @@ class _Columns:
                 return self._nowhere(value)
             key = self._machine.tensor_key(value)
             if key is None:
-                raise _Refused
+                raise Refused
             found = self.add(t.TENSOR, cls, key=key, size=size)
             self._gradients(value, found, self._machine.sees_gradients)
             return found
         if tracer_slot.watch is not None and isinstance(value, getattr(torch, "Tensor", ())):
-            raise _Refused  # the tracer sees what is done with a subclass
+            raise Refused  # the tracer sees what is done with a subclass
         whole = self.add(t.CLASS, cls)
         if cls is np.ndarray and NUMPY_DATA_OFFSET >= 0:
             self.add(t.SAME, value.dtype, at=(t.ATTRIBUTE, whole, "dtype"))
@@ -226,7 +235,7 @@ class _Columns:
         """Asks whether autograd records `value`, unless that is known; what launches refuse then is never learned."""
         recorded = is_recorded(value)
         if recorded and (are_gradients_refused() or knobs.torch.gradients == "error"):
-            raise _Refused
+            raise Refused
         if not known:
             self.add(t.SAME, recorded, at=(t.HELPER, whole, is_recorded))
 
@@ -241,14 +250,14 @@ class _Columns:
             items = getattr(value, name)
             is_list = type(items) is list
             if not is_list and not isinstance(items, tuple):
-                raise _Refused
+                raise Refused
             parent = self.add(
                 t.LIST if is_list else t.TUPLE, type(items), key=len(items), at=(t.ATTRIBUTE, whole, name)
             )
             for index, item in enumerate(items):
                 self._at = (t.LIST_ITEM if is_list else t.ITEM, parent, index)
                 if type(item) is not int or (part == 2 and item >= 1 << 31):
-                    raise _Refused
+                    raise Refused
                 more = t.FACT_NOT_POSITIVE | (t.FACTS_OF_STEPS if part == 2 else 0)
                 if part == 3 or (part == 2 and index == len(items) - 1):
                     self._constant(item)
@@ -290,12 +299,12 @@ def columns_of(
         gpu: the GPU that must be the one in use; None if that does not matter.
         pairs: addresses that must be to each other what they are.
     """
-    table = _Columns(machine, _types(call.specialization))
+    table = Columns(machine, _types(call.specialization))
     try:
         if gpu is not None:
             table.add(t.NUMBER, int, key=gpu, at=(t.HELPER, table.add(t.ANY, at=(t.ARGUMENT, 0, 0)), _gpu_in_use))
         return _known(table, call, args, kwargs, exact, pairs)
-    except Exception:  # _Refused, or what the attributes of some object raise; the launch itself has been made
+    except Exception:  # Refused, or what the attributes of some object raise; the launch itself has been made
         return None
 
 
@@ -307,7 +316,7 @@ def columns_of_run(machine: Machine, specialization: Specialization, args: Seque
         specialization: of the kernel.
         args: an argument for every parameter.
     """
-    table = _Columns(machine, _types(specialization))
+    table = Columns(machine, _types(specialization))
     try:
         for path in table.types:
             (index,) = path
@@ -319,7 +328,7 @@ def columns_of_run(machine: Machine, specialization: Specialization, args: Seque
 
 
 def _known(
-    table: _Columns, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], exact: Collection[str],
+    table: Columns, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], exact: Collection[str],
     pairs: Sequence[Pair],
 ) -> t.KnownCall:  # fmt: skip
     params = {param.name: param for param in call.params}
@@ -330,7 +339,7 @@ def _known(
         param = positional[min(index, len(positional) - 1)]
         path: Path = (param.index,)
         if param.kind is inspect.Parameter.VAR_POSITIONAL:
-            raise _Refused  # the arguments of a callable grid would be a new tuple
+            raise Refused  # the arguments of a callable grid would be a new tuple
         table.describe(value, param, path, (t.ARGUMENT, 0, index + 1), param.name in exact)
         given.add(param.name)
         names.append(param.name)
@@ -343,7 +352,7 @@ def _known(
         names.append(None if found is None else name)
     for param, value in zip(call.params, call.values, strict=True):  # defaults are the same at every such call
         if param.name not in given and (not is_lasting(value) or any(path[0] == param.index for path in table.types)):
-            raise _Refused
+            raise Refused
     meta = {name: None if name in given else value for name, value in call.by_name().items()}
     slots = table.slots(call.specialization)
     rows = [(slots[one][0], slots[other][0], relation) for one, other, relation in pairs]
@@ -370,7 +379,7 @@ def _reader_of(name: str, size: int) -> Callable[[Any], tuple[str, int, bool, in
     def described(value: Any) -> tuple[str, int, bool, int, int, int, Any]:
         array = read(value, name)
         if not isinstance(array, Array) or array.device is None:
-            raise _Refused
+            raise Refused
         return array.dtype, array.device, array.writable, array.address, *reach(array.owner, size), array
 
     return described

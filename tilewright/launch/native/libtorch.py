@@ -19,6 +19,12 @@ def torch_library() -> ctypes.CDLL:
     return ctypes.CDLL(str(next(Path(torch.__file__ or "").parent.glob("lib/*torch_cpu.*"))))
 
 
+@functools.cache
+def python_library() -> ctypes.PyDLL:
+    """The library that has torch's objects of Python; it is called with the lock of the interpreter held."""
+    return ctypes.PyDLL(sys.modules["torch"]._C.__file__)
+
+
 def address_of(function: object) -> int:
     """Address of a function of `ctypes`."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]

@@ -53,6 +53,8 @@ class Machine(Record):
         run: what it makes `CompiledKernel.run` of.
         operator: what it makes operators of (`operators.py`).
         launched: what it makes operators of one kernel of.
+        replay: what it makes functions of whose calls are replayed.
+        called: address of what calls an object that has `ready` in its first slot.
         apart: says of arrays that no two overlap, `apart(*arrays)`; may not know.
         shared: the words of the process.
         kept: alive.
@@ -62,6 +64,8 @@ class Machine(Record):
     run: _MethodDef
     operator: _MethodDef
     launched: _MethodDef
+    replay: _MethodDef
+    called: int
     apart: Callable[..., bool]
     shared: Any
     kept: Any
@@ -123,6 +127,7 @@ def _load(cache: ByteCache | None) -> Machine | None:
     run = _MethodDef(b"run", library.address("tw_run"), _FASTCALL, None)
     operator = _MethodDef(b"operator", library.address("tw_operator"), _FASTCALL_KEYWORDS, None)
     launched = _MethodDef(b"launched", library.address("tw_launched"), _FASTCALL_KEYWORDS, None)
+    replay = _MethodDef(b"replay", library.address("tw_replay"), _FASTCALL_KEYWORDS, None)
     shared = (ctypes.c_int64 * t.SHARED_WORDS)()
     objects = {
         t.SHARED_TUPLE: tuple, t.SHARED_INT: int, t.SHARED_TEXT: str, t.SHARED_TRUE: True, t.SHARED_FALSE: False,
@@ -136,8 +141,8 @@ def _load(cache: ByteCache | None) -> Machine | None:
     apart = _MethodDef(b"apart", library.address("tw_apart"), _FASTCALL, None)
     over = _MethodDef(b"launch_over", library.address("tw_over"), _FASTCALL_KEYWORDS, None)
     words = ctypes.addressof(shared)
-    tell_apart = Machine.builtin(apart, words)
-    found = Machine(method, run, operator, launched, tell_apart, shared, [library, over, apart])
+    tell_apart, kept = Machine.builtin(apart, words), [library, over, apart]
+    found = Machine(method, run, operator, launched, replay, library.address("tw_called"), tell_apart, shared, kept)
     watching.attend(shared, found.builtin(over, words), _knows_torch)
     return found
 

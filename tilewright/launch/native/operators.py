@@ -18,28 +18,28 @@ from tilewright.launch.native.observers import answers, profiled
 from tilewright.launch.subscript import Subscript
 
 
-class _State(int):
+class State(int):
     """The address of a table of words; keeps everything alive that is reached from there."""
 
     kept: list[Any]
 
+    @classmethod
+    def of(cls, code: Machine, size: int, words: dict[int, int], observed: Callable[..., Any]) -> tuple[State, Any]:
+        """The state of a function of so many words, and the words, with what all such functions have filled in."""
+        table = (ctypes.c_uint64 * size)()
+        for word, number in words.items():
+            table[word] = number
+        table[t.OPERATOR_SHARED], table[t.OPERATOR_OBSERVED] = ctypes.addressof(code.shared), id(observed)
+        state = cls(ctypes.addressof(table))
+        state.kept = [table, code, observed]
+        return state, table
 
-def _told() -> tuple[Machine | None, dict[int, int]]:
+
+def told() -> tuple[Machine | None, dict[int, int]]:
     """The machine code, and the words that say who looks on; no code where one of them cannot be had."""
     code = machine(SmallObjects())
     words = None if code is None or not code.reads_torch else answers()
     return (None, {}) if words is None else (code, words)
-
-
-def _table(code: Machine, size: int, words: dict[int, int], observed: Callable[..., Any]) -> tuple[_State, Any]:
-    """The state of an operator of so many words, and the words, with what all operators have filled in."""
-    table = (ctypes.c_uint64 * size)()
-    for word, number in words.items():
-        table[word] = number
-    table[t.OPERATOR_SHARED], table[t.OPERATOR_OBSERVED] = ctypes.addressof(code.shared), id(observed)
-    state = _State(ctypes.addressof(table))
-    state.kept = [table, code, observed]
-    return state, table
 
 
 class Unobserved:
@@ -62,13 +62,13 @@ class Unobserved:
         floats: Iterable[int],
     ) -> None:
         self.call: Callable[..., Any] | None = None
-        code, words = _told()
+        code, words = told()
         if code is None or any(at > 62 for at in floats):
             return
         torch = sys.modules["torch"]
         classes = (torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None), torch.dtype, torch.device)
         assert tuple(kind.__name__ for kind in classes) == t.OPERATOR_KINDS
-        state, self._words = _table(code, t.OPERATOR_WORDS, words, observed)
+        state, self._words = State.of(code, t.OPERATOR_WORDS, words, observed)
         state.kept.append(function)
         self._words[t.OPERATOR_FUNCTION] = id(function)
         for index, kind in enumerate(classes):
@@ -101,11 +101,11 @@ class Launched:
     def __init__(self, observed: Callable[..., None], values: int, rank: int) -> None:
         self.call: Callable[..., None] | None = None
         self._made: Callable[..., None] | None = None
-        code, words = _told()
+        code, words = told()
         address = profiled()
         if code is None or not address:
             return
-        self._state, self._words = _table(code, t.LAUNCHED_WORDS, words, observed)
+        self._state, self._words = State.of(code, t.LAUNCHED_WORDS, words, observed)
         self._words[t.LAUNCHED_LEAVES], self._words[t.LAUNCHED_RANK] = values, rank
         self._words[t.LAUNCHED_PROFILED], self._words[t.LAUNCHED_NONE] = address, id(None)
         self._made = code.builtin(code.launched, self._state)

@@ -22,6 +22,7 @@ halves their number.
 from __future__ import annotations
 
 from tilewright.backends.cpu.abi import RUNNING, STOP_POLL, STOPPED
+from tilewright.backends.cpu.device.counting import COUNTING, THREADS
 from tilewright.backends.cpu.device.processor import processor_ir
 
 # The block is what Python packs for one launch: three words, then the slots of the kernel ABI.
@@ -51,7 +52,14 @@ MAX_TEAM = 512
 
 MOST_ALONE = 16
 
-EXPORTS = ("tw_launch", "tw_team_gomp", "tw_team_kmpc", "tw_team_pool", "tw_pool_worker")
+EXPORTS = (
+    *COUNTING,
+    "tw_launch",
+    "tw_team_gomp",
+    "tw_team_kmpc",
+    "tw_team_pool",
+    "tw_pool_worker",
+)
 
 _LAUNCH = f"""
 define void @tw_launch(ptr %block) nounwind {{
@@ -588,5 +596,5 @@ def launcher_ir(triple: str) -> str:
         "declare i64 @llvm.umin.i64(i64, i64)\n"
         "declare i64 @llvm.umax.i64(i64, i64)\n"
         "declare i64 @llvm.smax.i64(i64, i64)\n"
-        f"{processor_ir(triple)}{_STOP}{_PROGRAMS}{_LAUNCH}{_RUN}{_OPENMP}{_POOL}"
+        f"{processor_ir(triple)}{_STOP}{_PROGRAMS}{THREADS}{_LAUNCH}{_RUN}{_OPENMP}{_POOL}"
     )

@@ -97,8 +97,9 @@ def make_launch(code: KernelCode, *, num_threads: int | None = None, cache: Byte
         serial = max(code.serial_below, 2)
         scratch = (ctypes.addressof(spare.words), stride, spare.borrow) if stride else None
         packing = Packing(
-            loaded.launch_address, record.address, slots, serial, 1, teller, owner=launch, scratch=scratch
-        )
+            loaded.launch_address, record.address, slots, serial, 1, teller, owner=launch, scratch=scratch,
+            streams=(loaded.address["tw_threads"], num_threads or 0),
+        )  # fmt: skip
         launch.packing = packing  # type: ignore[attr-defined]
     return launch
 

@@ -9,6 +9,7 @@ never imported here.
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.util
 import os
 import sys
@@ -105,3 +106,16 @@ def _open(path: str) -> OpenMP | None:
     if thread_num and all(kmpc):
         return OpenMP(path, "kmpc", kmpc[0], thread_num, kmpc[1], kmpc[2])
     return None
+
+
+@functools.cache
+def torch_threads() -> int:
+    """Address of torch's function that says how many threads it uses, `int at::get_num_threads()`; 0 where it has none
+    by that name. torch is loaded."""
+    torch = sys.modules["torch"]
+    try:
+        library = ctypes.CDLL(str(next(Path(torch.__file__ or "").parent.glob("lib/*torch_cpu.*"))))
+        function = library._ZN2at15get_num_threadsEv
+    except (StopIteration, OSError, AttributeError):
+        return 0
+    return ctypes.cast(function, ctypes.c_void_p).value or 0 if function() == torch.get_num_threads() else 0

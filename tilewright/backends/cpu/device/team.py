@@ -8,19 +8,22 @@ so it gets a pool of its own).
 from __future__ import annotations
 
 import atexit
+import ctypes
 import functools
 import os
 import sys
 import threading
+from typing import Any
 
-from tilewright.backends.cpu.device import ir
+from tilewright.backends.cpu.device import counting, ir
 from tilewright.backends.cpu.device.arena import Memory
 from tilewright.backends.cpu.device.interrupt import Interrupts
 from tilewright.backends.cpu.device.native import Native
-from tilewright.backends.cpu.device.openmp import OpenMP, find_openmp
+from tilewright.backends.cpu.device.openmp import OpenMP, find_openmp, torch_threads
 from tilewright.backends.cpu.device.pool import ThreadPool
 from tilewright.base import system
 from tilewright.base.errors import TilewrightError
+from tilewright.base.hooks import settings_changed
 from tilewright.base.knobs import knobs
 
 _MODES = ("auto", "openmp", "pool", "serial")
@@ -56,6 +59,7 @@ class Team:
         self._forked = False
         self._ready = 0  # team size that needs nothing created first
         atexit.register(self.close)
+        settings_changed.add(self._ask_python)  # knobs say how many there are
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
 
@@ -87,7 +91,23 @@ class Team:
                 count = affinity_threads()
         if count > self._ready:
             self._grow(count)
+        self._tell(cpu.num_threads, torch)
         return count
+
+    def _tell(self, usual: int | None, torch: Any) -> None:
+        """Have machine code know what `threads` would say, until something changes."""
+        if self._native is not None and (usual or hasattr(torch, "get_num_threads")):
+            words = self._words(self._native)
+            words[counting.COUNT_USUAL], words[counting.COUNT_ASK] = usual or 0, 0 if usual else torch_threads()
+            words[counting.COUNT_READY] = min(self._ready, ir.MAX_TEAM)
+
+    def _ask_python(self) -> None:
+        if self._native is not None:
+            self._words(self._native)[counting.COUNT_READY] = 0
+
+    @staticmethod
+    def _words(native: Native) -> Any:
+        return (ctypes.c_int64 * counting.COUNT_WORDS).from_address(native.address["tw_threads_words"])
 
     def describe(self) -> str:
         """One line for people: the kind, the library, the number of threads."""
@@ -104,6 +124,7 @@ class Team:
                 self._pool.close()
                 self._pool = None
             self.kind, self.openmp, self._mode, self._ready = "serial", None, "", 0
+            self._ask_python()
 
     def _choose(self) -> None:
         with self._lock:
@@ -162,6 +183,7 @@ class Team:
         self._runtime.word(ir.RUNTIME_BUSY).value = 0
         self._runtime.word(ir.RUNTIME_TEAM).value = 0
         self.kind, self.openmp, self._mode, self._ready = "serial", None, "", 0
+        self._ask_python()
 
 
 team = Team()

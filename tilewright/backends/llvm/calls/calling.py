@@ -16,6 +16,7 @@ from tilewright.backends.llvm.calls.launching import LAUNCHING
 from tilewright.backends.llvm.calls.matching import matching_ir
 from tilewright.backends.llvm.calls.observing import OBSERVING
 from tilewright.backends.llvm.calls.operators import OPERATORS
+from tilewright.backends.llvm.calls.replaying import replaying_ir
 
 _GRID = f"""
 ; The arguments by name, as a new dictionary.
@@ -237,41 +238,12 @@ entry:
   %objects = alloca [{t.MOST_COLUMNS} x ptr], align 16
   %owned = alloca [{2 * t.MOST_COLUMNS + 12} x i64], align 16
   %own.programs = alloca [3 x i64], align 16
-  store i64 0, ptr %owned
-  %no.names = icmp eq ptr %kwnames, null
-  br i1 %no.names, label %search, label %count
-count:
-  %named = call i64 @PyTuple_Size(ptr %kwnames)
-  br label %search
-search:
-  %nkw = phi i64 [ 0, %entry ], [ %named, %count ]
-  %last = call ptr @pointer(ptr %state, i64 {t.STATE_LAST})
-  br label %try
-
-try:
-  %entry.t = phi ptr [ %last, %search ], [ %first, %over ], [ %following, %next.one ]
-  %again = phi i1 [ false, %search ], [ true, %over ], [ true, %next.one ]
-  %none = icmp eq ptr %entry.t, null
-  br i1 %none, label %end, label %compare
-end:
-  br i1 %again, label %miss, label %over
-over:                                     ; after the last one that fitted: all
-  %first = call ptr @pointer(ptr %state, i64 {t.STATE_FIRST})
-  br label %try
-compare:
-  %fine = call i1 @matches(ptr %shared, ptr %entry.t, ptr %args, i64 %nargs, ptr %kwnames, i64 %nkw,
-                           ptr %values, ptr %objects, ptr %owned)
-  br i1 %fine, label %found, label %next
-next:
-  call void @release(ptr %owned)
-  br i1 %again, label %next.one, label %over
-next.one:
-  %following = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_NEXT})
-  br label %try
-
+  %chain = getelementptr i64, ptr %state, i64 {t.STATE_FIRST}
+  %entry.t = call ptr @remembered(ptr %shared, ptr %chain, ptr %args, i64 %nargs, ptr %kwnames,
+                                  ptr %values, ptr %objects, ptr %owned)
+  %unknown = icmp eq ptr %entry.t, null
+  br i1 %unknown, label %miss, label %found
 found:
-  %last.at = getelementptr i64, ptr %state, i64 {t.STATE_LAST}
-  store ptr %entry.t, ptr %last.at
   %busy = getelementptr i64, ptr %state, i64 {t.STATE_BUSY}
   %in.use = load i64, ptr %busy
   %in.use.1 = add i64 %in.use, 1
@@ -507,7 +479,17 @@ early:                                    ; nothing was launched yet
 }}
 """
 
-EXPORTS = ("tw_call", "tw_run", "tw_over", "tw_subscript", "tw_operator", "tw_launched", "tw_apart")
+EXPORTS = (
+    "tw_call",
+    "tw_run",
+    "tw_over",
+    "tw_subscript",
+    "tw_operator",
+    "tw_launched",
+    "tw_replay",
+    "tw_called",
+    "tw_apart",
+)
 
 
 CALLS = "calls"
@@ -520,4 +502,6 @@ def calls_text(triple: str) -> str:
     """LLVM IR of `EXPORTS`."""
     words = {"ready_offset": READY_OFFSET, "hooks": t.STATE_HOOKS, "traced": t.SHARED_TRACED}
     launches = (_GRID, LAUNCHING, _WATCH, OBSERVING, _CALL, _SUBSCRIPT.format(**words))
-    return "".join((f'target triple = "{triple}"\n', matching_ir(TYPE_OFFSET), *launches, OPERATORS))
+    return "".join(
+        (f'target triple = "{triple}"\n', matching_ir(TYPE_OFFSET), *launches, OPERATORS, replaying_ir(READY_OFFSET))
+    )

@@ -3,6 +3,7 @@
     @part    the object that a column looks at in another; what is new to us is noted in `owned`, released at the end
     @fits    whether it is as the column asks; its value
     @matches all columns of an entry, and whether arrays are to each other what they were (`overlap.py`)
+    @remembered  the entry among several for which that holds
 
 Only exported functions of the interpreter are called. That an object's class is the word at `type_offset` is checked
 when the code is loaded; so is that a tensor of torch lies behind the head of its object.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from tilewright.backends.llvm.calls import tables as t
 from tilewright.backends.llvm.calls.overlap import OVERLAP
+from tilewright.backends.llvm.calls.tensors import TENSORS
 
 EXTERNALS = """
 declare ptr @PyLong_AsVoidPtr(ptr)
@@ -40,6 +42,8 @@ declare i32 @PyObject_IsTrue(ptr)
 declare ptr @PyObject_GetAttr(ptr, ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyObject_VectorcallMethod(ptr, ptr, i64, ptr)
+declare ptr @PyObject_Call(ptr, ptr, ptr)
+declare ptr @PyObject_GetAttrString(ptr, ptr)
 declare ptr @PyObject_CallNoArgs(ptr)
 declare ptr @PyObject_CallMethod(ptr, ptr, ptr, ...)
 declare ptr @PyMethod_New(ptr, ptr)
@@ -121,7 +125,7 @@ done:
 
 _PART = f"""
 ; The object of a column that is a part of another's, or null.
-define internal ptr @part(ptr %column, i64 %source, i64 %name, ptr %objects, ptr %owned) {{
+define internal ptr @part(ptr %shared, ptr %column, i64 %source, i64 %name, ptr %objects, ptr %owned) {{
 entry:
   %argv = alloca [2 x ptr]
   %name.p = inttoptr i64 %name to ptr
@@ -131,9 +135,16 @@ entry:
                                       i64 {t.LIST_ITEM}, label %list
                                       i64 {t.ATTRIBUTE}, label %attribute
                                       i64 {t.METHOD}, label %method
-                                      i64 {t.HELPER}, label %helper ]
+                                      i64 {t.HELPER}, label %helper
+                                      i64 {t.CONSTANT}, label %constant
+                                      i64 {t.MADE}, label %memory ]
 itself:
   ret ptr %whole
+constant:
+  ret ptr %name.p
+memory:
+  %memory.o = call ptr @made(ptr %shared, ptr %name.p)
+  br label %made
 item:
   %item.o = call ptr @PyTuple_GetItem(ptr %whole, i64 %name)
   ret ptr %item.o
@@ -156,7 +167,7 @@ helper:
   %helper.o = call ptr @PyObject_Vectorcall(ptr %name.p, ptr %argv, i64 1, ptr null)
   br label %made
 made:
-  %made.o = phi ptr [ %attribute.o, %attribute ], [ %method.o, %method ], [ %helper.o, %helper ]
+  %made.o = phi ptr [ %attribute.o, %attribute ], [ %method.o, %method ], [ %helper.o, %helper ], [ %memory.o, %memory ]
   %failed = icmp eq ptr %made.o, null
   br i1 %failed, label %none, label %new
 new:
@@ -166,137 +177,6 @@ new:
 none:                                     ; the way through Python says why
   call void @PyErr_Clear()
   ret ptr null
-}}
-"""
-
-_TENSOR = f"""
-; Facts of a tensor of torch, 0 if it has no plain memory; its address goes to %out.
-define internal i64 @tensor(ptr %shared, ptr %object, ptr %out) alwaysinline {{
-entry:
-  %described = alloca [8 x i64], align 16
-  %kind.at = alloca i32
-  %index.at = alloca i32
-  %type.at = alloca i32
-  %data = call ptr @pointer(ptr %shared, i64 {t.SHARED_DATA})
-  %no.shim = icmp eq ptr %data, null
-  br i1 %no.shim, label %exchange, label %shim
-shim:
-  %cdata = call i64 @word(ptr %shared, i64 {t.SHARED_CDATA})
-  %handle = getelementptr i8, ptr %object, i64 %cdata
-  %code.data = call i32 %data(ptr %handle, ptr %out)
-  %dtype = call ptr @pointer(ptr %shared, i64 {t.SHARED_DTYPE})
-  %code.type = call i32 %dtype(ptr %handle, ptr %type.at)
-  %device = call ptr @pointer(ptr %shared, i64 {t.SHARED_DEVICE})
-  %code.kind = call i32 %device(ptr %handle, ptr %kind.at)
-  %code.a = or i32 %code.data, %code.type
-  %code.b = or i32 %code.a, %code.kind
-  %bad = icmp ne i32 %code.b, 0
-  br i1 %bad, label %no, label %sign
-sign:                                     ; of a view of negated numbers the way through Python speaks
-  %keys.at = call i64 @word(ptr %shared, i64 {t.SHARED_KEYS})
-  %negated = call i64 @word(ptr %shared, i64 {t.SHARED_NEGATED})
-  %impl = load ptr, ptr %handle
-  %keys.p = getelementptr i8, ptr %impl, i64 %keys.at
-  %keys = load i64, ptr %keys.p
-  %flipped = and i64 %keys, %negated
-  %is.negated = icmp ne i64 %flipped, 0
-  br i1 %is.negated, label %no, label %where
-where:
-  %kind = load i32, ptr %kind.at
-  %type = load i32, ptr %type.at
-  %requires.f = call ptr @pointer(ptr %shared, i64 {t.SHARED_REQUIRES})
-  %blind = icmp eq ptr %requires.f, null
-  br i1 %blind, label %placed, label %gradient
-gradient:
-  %inner = load ptr, ptr %handle
-  %requires = call zeroext i1 %requires.f(ptr %inner)
-  br i1 %requires, label %mode, label %placed
-mode:
-  %records.f = call ptr @pointer(ptr %shared, i64 {t.SHARED_RECORDS})
-  %records = call zeroext i1 %records.f()
-  %recorded = select i1 %records, i64 {t.FACT_GRADIENT}, i64 0
-  br label %placed
-placed:
-  %flows = phi i64 [ 0, %where ], [ 0, %gradient ], [ %recorded, %mode ]
-  %host = icmp eq i32 %kind, 0            ; the CPU has no number
-  br i1 %host, label %read, label %numbered
-numbered:
-  %index.f = call ptr @pointer(ptr %shared, i64 {t.SHARED_INDEX})
-  %code.index = call i32 %index.f(ptr %handle, ptr %index.at)
-  %index.n = load i32, ptr %index.at
-  br label %read
-exchange:
-  %exchange.f = call ptr @pointer(ptr %shared, i64 {t.SHARED_EXCHANGE})
-  %code = call i32 %exchange.f(ptr %object, ptr %described)
-  %refused = icmp ne i32 %code, 0
-  br i1 %refused, label %clear, label %taken
-taken:
-  %start = call i64 @word(ptr %described, i64 0)
-  %offset = call i64 @word(ptr %described, i64 5)
-  %address.x = add i64 %start, %offset
-  %null.x = icmp eq i64 %start, 0
-  %address.y = select i1 %null.x, i64 0, i64 %address.x
-  store i64 %address.y, ptr %out
-  %kind.p = getelementptr i8, ptr %described, i64 8
-  %kind.x = load i32, ptr %kind.p
-  %index.p = getelementptr i8, ptr %described, i64 12
-  %index.x = load i32, ptr %index.p
-  %type.p = getelementptr i8, ptr %described, i64 20
-  %type.x = load i32, ptr %type.p
-  br label %read
-read:
-  %kind.r = phi i32 [ %kind, %placed ], [ %kind, %numbered ], [ %kind.x, %taken ]
-  %index.r = phi i32 [ 0, %placed ], [ %index.n, %numbered ], [ %index.x, %taken ]
-  %type.r = phi i32 [ %type, %placed ], [ %type, %numbered ], [ %type.x, %taken ]
-  %flows.r = phi i64 [ %flows, %placed ], [ %flows, %numbered ], [ 0, %taken ]
-  %address = load i64, ptr %out
-  %nowhere = icmp eq i64 %address, 0
-  br i1 %nowhere, label %no, label %facts
-facts:
-  %aligned = call i64 @alignment(i64 %address)
-  %type.64 = zext i32 %type.r to i64
-  %kind.64 = zext i32 %kind.r to i64
-  %index.64 = zext i32 %index.r to i64
-  %kind.s = shl i64 %kind.64, {t.SHIFT_KIND}
-  %index.s = shl i64 %index.64, {t.SHIFT_INDEX}
-  %f.1 = or i64 %type.64, %aligned
-  %f.2 = or i64 %f.1, %kind.s
-  %f.3 = or i64 %f.2, %index.s
-  %f.4 = or i64 %f.3, %flows.r
-  ret i64 %f.4
-clear:
-  call void @PyErr_Clear()
-  br label %no
-no:
-  ret i64 0
-}}
-
-define internal i64 @alignment(i64 %address) alwaysinline {{
-  %low = and i64 %address, 15
-  %aligned = icmp eq i64 %low, 0
-  %bit = select i1 %aligned, i64 {t.FACT_ALIGNED}, i64 0
-  ret i64 %bit
-}}
-
-define internal i64 @integer(i64 %n) alwaysinline {{
-  %low.bits = and i64 %n, 15
-  %by.16 = icmp eq i64 %low.bits, 0
-  %bit.0 = select i1 %by.16, i64 {t.FACT_DIVISIBLE}, i64 0
-  %one = icmp eq i64 %n, 1
-  %bit.1 = select i1 %one, i64 {t.FACT_ONE}, i64 0
-  %short = trunc i64 %n to i32
-  %back = sext i32 %short to i64
-  %wide = icmp ne i64 %back, %n
-  %bit.2 = select i1 %wide, i64 {t.FACT_WIDE}, i64 0
-  %small = icmp slt i64 %n, 1
-  %bit.3 = select i1 %small, i64 {t.FACT_NOT_POSITIVE}, i64 0
-  %steps = shl i64 %n, 4                  ; the low bits themselves tell what divides it
-  %bits.4 = and i64 %steps, {t.FACTS_OF_STEPS}
-  %f.1 = or i64 %bit.0, %bit.1
-  %f.2 = or i64 %bit.2, %bit.3
-  %f.3 = or i64 %f.1, %f.2
-  %f.4 = or i64 %f.3, %bits.4
-  ret i64 %f.4
 }}
 """
 
@@ -320,6 +200,7 @@ entry:
                                 i64 {t.TUPLE}, label %tuple
                                 i64 {t.LIST}, label %list
                                 i64 {t.TEXT}, label %text
+                                i64 {t.LAYOUT}, label %laid
                                 i64 {t.WORD}, label %field
                                 i64 {t.BOOLEAN}, label %boolean
                                 i64 {t.ADDRESS}, label %raw
@@ -330,6 +211,11 @@ class:
   ret i1 %of.type
 compare:
   ret i1 %same
+laid:
+  br i1 %of.type, label %laid.read, label %no
+laid.read:
+  %as.laid = call i1 @is_laid_out(ptr %shared, ptr %object, i64 %key)
+  ret i1 %as.laid
 text:
   %unicode = call ptr @pointer(ptr %shared, i64 {t.SHARED_TEXT})
   br i1 %same, label %yes, label %text.class
@@ -465,7 +351,7 @@ argument:
   %argument.o = load ptr, ptr %argument.at
   br label %check
 part:
-  %part.o = call ptr @part(ptr %asked, i64 %source, i64 %name.w, ptr %objects, ptr %owned)
+  %part.o = call ptr @part(ptr %shared, ptr %asked, i64 %source, i64 %name.w, ptr %objects, ptr %owned)
   %missing = icmp eq ptr %part.o, null
   br i1 %missing, label %no, label %check
 check:
@@ -510,6 +396,51 @@ no:
 }}
 """
 
+_REMEMBERED = f"""
+; The entry that remembers a call, among those of a chain: two words, the first of them and the last that fitted; null
+; where none does.
+define internal ptr @remembered(ptr %shared, ptr %chain, ptr %args, i64 %nargs, ptr %kwnames,
+                                ptr %values, ptr %objects, ptr %owned) {{
+entry:
+  store i64 0, ptr %owned
+  %no.names = icmp eq ptr %kwnames, null
+  br i1 %no.names, label %search, label %count
+count:
+  %named = call i64 @PyTuple_Size(ptr %kwnames)
+  br label %search
+search:
+  %nkw = phi i64 [ 0, %entry ], [ %named, %count ]
+  %last = call ptr @pointer(ptr %chain, i64 1)
+  br label %try
+try:
+  %entry.t = phi ptr [ %last, %search ], [ %first, %over ], [ %following, %next.one ]
+  %again = phi i1 [ false, %search ], [ true, %over ], [ true, %next.one ]
+  %none = icmp eq ptr %entry.t, null
+  br i1 %none, label %end, label %compare
+end:
+  br i1 %again, label %unknown, label %over
+over:                                     ; after the last one that fitted: all
+  %first = call ptr @pointer(ptr %chain, i64 0)
+  br label %try
+compare:
+  %fine = call i1 @matches(ptr %shared, ptr %entry.t, ptr %args, i64 %nargs, ptr %kwnames, i64 %nkw,
+                           ptr %values, ptr %objects, ptr %owned)
+  br i1 %fine, label %found, label %next
+next:
+  call void @release(ptr %owned)
+  br i1 %again, label %next.one, label %over
+next.one:
+  %following = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_NEXT})
+  br label %try
+found:
+  %last.at = getelementptr i64, ptr %chain, i64 1
+  store ptr %entry.t, ptr %last.at
+  ret ptr %entry.t
+unknown:
+  ret ptr null
+}}
+"""
+
 
 def matching_ir(type_offset: int) -> str:
     """The text of `@matches` and what it calls.
@@ -517,4 +448,5 @@ def matching_ir(type_offset: int) -> str:
     Args:
         type_offset: where an object has its class.
     """
-    return "".join((EXTERNALS, _HELPERS.format(type_offset=type_offset), _PART, _TENSOR, _FITS, OVERLAP, _MATCHES))
+    helpers = _HELPERS.format(type_offset=type_offset)
+    return "".join((EXTERNALS, helpers, TENSORS, _PART, _FITS, OVERLAP, _MATCHES, _REMEMBERED))

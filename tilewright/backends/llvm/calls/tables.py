@@ -18,9 +18,9 @@ from typing import Any
 
 from tilewright.base.record import Record
 
-STATE_MISS, STATE_FIRST, STATE_LAST, STATE_HOOKS, STATE_SHARED, STATE_BUSY, STATE_WORDS = range(7)
+STATE_MISS, STATE_FIRST, STATE_LAST, STATE_HOOKS, STATE_SHARED, STATE_BUSY, STATE_FORGOTTEN, STATE_WORDS = range(8)
 """Of one function: what it calls for an unknown call, entries, the last one that fitted, hooks ahead of each launch,
-how many launches are in an entry."""
+how many launches are in an entry, how often it has forgotten all."""
 
 SHARED_TUPLE, SHARED_INT, SHARED_TEXT, SHARED_TRUE, SHARED_FALSE, SHARED_GRID3, SHARED_EXCHANGE, SHARED_CDATA = range(8)
 SHARED_DATA, SHARED_DTYPE, SHARED_DEVICE, SHARED_INDEX, SHARED_REQUIRES, SHARED_RECORDS = range(8, 14)
@@ -35,9 +35,11 @@ SHARED_ELEMENT, SHARED_TENSOR, SHARED_PARAMETER, SHARED_NDARRAY, SHARED_NDARRAY_
 each, or the address of both); torch's function that tells the bytes of an element; classes; where an array of numpy has
 its address, and behind it rank, shape and strides."""
 INLINE_AXES = 5
-SHARED_KEYS, SHARED_NEGATED, SHARED_WORDS = range(30, 33)
+SHARED_KEYS, SHARED_NEGATED = range(30, 32)
 """Where a tensor of torch has the bits of its dispatch keys, and the one of views whose memory holds the negated
 numbers; 0 and 0 where that is not known."""
+SHARED_EMPTY, SHARED_ZERO, SHARED_DELETE, SHARED_WRAP, SHARED_WORDS = range(32, 37)
+"""Functions of torch that make memory, fill it with zeros, drop a handle, and make an object of Python of a handle."""
 
 ENTRY_NEXT, ENTRY_NARGS, ENTRY_NKW, ENTRY_NAMES, ENTRY_NCOLS, ENTRY_COLUMNS, ENTRY_NSLOTS, ENTRY_SLOTS = range(8)
 ENTRY_BEFORE, ENTRY_META, ENTRY_META_NAMES, ENTRY_RESULT, ENTRY_CALL, ENTRY_RUN, ENTRY_RECORD = range(8, 15)
@@ -65,14 +67,20 @@ MAP_COLUMN, MAP_VALUE, MAP_PLACE, MAP_WORDS = range(4)
 COLUMN_SOURCE, COLUMN_PARENT, COLUMN_NAME, COLUMN_KIND, COLUMN_WANTED, COLUMN_MASK, COLUMN_KEY = range(7)
 COLUMN_SIZE, COLUMN_WORDS = 7, 8
 
-ARGUMENT, ITEM, LIST_ITEM, ATTRIBUTE, METHOD, HELPER, SAME_OBJECT = range(7)
+ARGUMENT, ITEM, LIST_ITEM, ATTRIBUTE, METHOD, HELPER, SAME_OBJECT, CONSTANT, MADE = range(9)
 """Where a column finds its object: argument number NAME; item NAME of the tuple or list of column PARENT; the
-attribute, or what the method without arguments gives; what the function NAME gives; the object of PARENT itself."""
+attribute, or what the method without arguments gives; what the function NAME gives; the object of PARENT itself; the
+object NAME; a tensor of torch that is made as the table NAME says."""
+
+MADE_RANK, MADE_SIZES, MADE_STRIDES, MADE_TYPE, MADE_DEVICE, MADE_INDEX, MADE_ZERO, MADE_WORDS = range(8)
+"""A tensor to be made: tables of sizes and strides; numbers of torch; whether it is filled with zeros."""
 
 ANY, SAME, CLASS, TUPLE, LIST, TENSOR, INTEGER, FLOAT32, FLOAT64, BOOLEAN, ADDRESS, WORD, NUMBER, REAL, TEXT = range(15)
+LAYOUT = 15
 """What is asked of it: nothing; to be WANTED; to be of class WANTED, with KEY items; to have these facts, KEY, of those
-in MASK; to be equal to KEY (a number, the bits of a float) or WANTED (text). WORD is the address at MASK in it. SIZE
-is that of an element of what an address leads to; 0 where the next two columns say how far it goes down and up."""
+in MASK; to be equal to KEY (a number, the bits of a float) or WANTED (text). WORD is the address at MASK in it.
+LAYOUT: a tensor of class WANTED whose rank, sizes and strides are those in the table at KEY. SIZE is that of an element
+of what an address leads to; 0 where the next two columns say how far it goes down and up."""
 
 FACT_DIVISIBLE, FACT_ONE, FACT_WIDE, FACT_NOT_POSITIVE = 1, 2, 4, 8
 FACTS_OF_STEPS = 16 | 32 | 64
@@ -82,6 +90,18 @@ FACT_ALIGNED = 1 << 32
 SHIFT_KIND, SHIFT_INDEX = 33, 41
 FACT_GRADIENT = 1 << 62
 """Of a tensor: it requires a gradient, and autograd is recording."""
+
+ENTRY_NSTEPS, ENTRY_STEPS, ENTRY_NRESULTS, ENTRY_RESULTS, ENTRY_REAL, REPLAYED_WORDS = range(
+    ENTRY_WORDS, ENTRY_WORDS + 6
+)
+"""Of a call that is replayed, behind the words of an entry, of which it has those of columns, pairs, BEFORE and RESULT:
+its launches; the columns of what it gives, as a tuple, of the one thing that it gives where the number is 0, RESULT
+where it is -1; torch's number of the type that floats are made of."""
+STEP_ENTRY, STEP_STATE, STEP_FORGOTTEN, STEP_FIRST, STEP_KERNEL, STEP_TRACED, STEP_GRID = range(7)
+STEP_WORDS = STEP_GRID + 3
+"""A launch of such a call: the entry of its kernel that says how, the state that has the entry, as long as it has
+forgotten so often; the first of the columns of the launch; the kernel; whether a tracer is told; three words of
+programs."""
 
 SPARE_ADDRESS, SPARE_BYTES, SPARE_TAKEN = range(3)
 
@@ -113,6 +133,11 @@ LAUNCHED_PLACES, LAUNCHED_PROFILED, LAUNCHED_NONE, LAUNCHED_WORDS = range(17, 21
 axes of a grid it takes; how many arguments the launch has behind its grid, how many are positional with that, the names
 of the others. PLACES: for each argument its number among those of the operator and 0, or -1 and a constant. PROFILED is
 torch's function that tells whether a profiler is on; NONE is None."""
+REPLAY_FIRST, REPLAY_LAST, REPLAY_BUSY, REPLAY_PROFILED, REPLAY_FILLS, REPLAY_CONTEXT, REPLAY_REAL = range(12, 19)
+REPLAY_WORDS = 19
+"""Of a function whose calls are replayed, behind the same words: entries, the last one that fitted, how many calls are
+in one; functions of torch that tell whether a profiler is on, whether new memory is filled (asked of CONTEXT), and the
+number of the type that floats are made of."""
 
 
 class Column(Record):
