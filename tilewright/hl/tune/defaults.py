@@ -115,7 +115,7 @@ class _Chooser:
                 size, least = (self._summed_rows(axis, row), 1) if summed else (size * _FEWER, least)
                 if self.cpu and row == 1:  # element by element: each program brings as few sums to memory as many
                     size, least = 8 * self.wanted.tile, 1
-            elif self.cpu and not self.products and axis.id in columns:
+            elif self.cpu and not self.products and width > 1 and columns == {axis.id}:
                 size, least = max(size, _CPU_LANES), max(least, _CPU_LINE)
             budget = max(1, budget // self._take(axis, max(self._shared(axis, size), least)))
         if self.cpu and not self.products:
