@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from tests.hl.fuzz.compare import configuration
 from tests.hl.fuzz.programs import Program, program
 from tests.hl.gradients.compare import leaves, tiles_by_default
 from tilewright import hl
@@ -32,7 +33,7 @@ def check(made: Program, seed: int = 0) -> str:
     bound = made.kernel.bind(made.args)
     rng = Random(seed)
     meet = _STORES_MEET.search(made.text)  # of which pass the store counts, the tiles say then
-    bound.set_config(bound.default_config() if meet else bound.config_spec.random(rng))
+    bound.set_config(bound.default_config() if meet else configuration(bound, rng, made.args[0].size(1)))
     mine, theirs = leaves(made.args[:-2]), leaves(made.args[:-2])
     try:
         with nullcontext() if meet else tiles_by_default(rng.choice((1, 4, 16, 64))):
