@@ -27,7 +27,7 @@ import torch.nn.functional as F
 
 from benchmarks import hand_written_gradients as by_hand
 from benchmarks import hl_gradients_kernels as own
-from benchmarks import hl_gradients_peers
+from benchmarks import hl_gradients_peers, hl_gradients_stencils
 from tilewright import hl
 from tilewright.hl.grad import again
 from tilewright.hl.grad.overwritten import share_storage
@@ -146,36 +146,8 @@ def _by_index(device: str) -> dict[str, Callable[[], Contest]]:
             "eager": backward(own.linear_cross_entropy_reference, x, table, labels),
         }
 
-    def blur() -> Contest:
-        x = torch.randn(2048, 2048)
-        return {"derived": backward(own.box_blur, x), "eager": backward(own.box_blur_reference, x)}
-
-    def sparse() -> Contest:
-        starts = own.offsets(2048 * many, 64)
-        columns, values = torch.randint(0, 1024, (int(starts[-1]),)), torch.randn(int(starts[-1]))
-        args = starts, columns, values, torch.randn(1024, 128)
-        return {
-            "derived": backward(own.sparse_product, *args),
-            "eager": backward(own.sparse_product_reference, *args),
-        }
-
-    def ragged() -> Contest:
-        starts = own.offsets(16 * many, 256)
-        args = *(torch.randn(int(starts[-1]), 64) for _ in range(3)), starts
-        return {
-            "derived": backward(own.ragged_attention, *args),
-            "eager": backward(own.ragged_attention_reference, *args),
-        }
-
-    def lanes() -> Contest:
-        x = torch.randn(256 * many, 16384)
-        return {"derived": backward(own.sum_by_lanes, x), "eager": backward(lambda x: x.exp().sum(-1), x)}
-
     return {
-        "box blur": blur,
-        "sparse product": sparse,
-        "attention over rows of different lengths": ragged,
-        "sum by lanes": lanes,
+        **hl_gradients_stencils.contests(backward, many),
         "jagged sum": jagged_sum,
         "embedding": embedding,
         "segment sum": segment_sum,
