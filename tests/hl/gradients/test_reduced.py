@@ -37,6 +37,29 @@ def weighted(x, y):
     return out
 
 
+def running(x, y):
+    out = torch.empty([x.size(0)], dtype=x.dtype)
+    block = hl.register_block_size(x.size(1))
+    for rows in hl.tile(x.size(0)):
+        acc, seen = hl.zeros([rows, block]), hl.zeros([rows])
+        for columns in hl.tile(x.size(1), block_size=block):
+            seen = seen + acc.sum(-1) ** 2
+            acc = acc + x[rows, columns]
+            acc += y[rows, columns]
+            seen = seen + acc.sum(-1)
+        out[rows] = seen * acc.sum(-1)
+    return out
+
+
+def run(x, y, block):
+    total, seen = 0, 0
+    for first in range(0, x.size(1), block):
+        seen = seen + total**2
+        total = total + (x + y)[:, first : first + block].sum(1)
+        seen = seen + total
+    return seen * total
+
+
 def divergence(x, y):
     loss = torch.zeros([x.size(0)])
     n, m = hl.register_block_size(x.size(1)), hl.register_block_size(x.size(0))
@@ -107,6 +130,11 @@ def test_loops_over_tiles_of_a_registered_size(block):
     check(kernel, lambda x, y: decayed(x, y, block), X, Y)
 
 
+@pytest.mark.parametrize("block", BLOCKS)
+def test_sums_of_lanes_in_a_pass(block):
+    check(hl.kernel(running, config=hl.Config(block_sizes=[block, 4])), lambda x, y: run(x, y, block), X, Y)
+
+
 def test_sums_of_16_bits_are_not_rounded_in_each_pass():
     x = torch.full([4, 3000], 0.5, dtype=torch.bfloat16)
     kernel = hl.kernel(summed, config=hl.Config(block_sizes=[64, 4]))
@@ -136,6 +164,8 @@ REFUSED = {
     "another first value": {"start": "hl.full([rows, block], 1.0)"},
     "read by lanes": {"result": "torch.tanh(acc).sum(-1)"},
     "lanes that are kept": {"result": "(acc * acc).sum(-1)"},
+    "lanes of a tile in a pass": {"step": "acc = acc + x[rows, columns] + (acc + x[rows, columns]).sum(-1)[:, None]"},
+    "another reduction in a pass": {"step": "acc = acc + x[rows, columns] * acc.amax(-1)[:, None]"},
     "another reduction": {"result": "acc.amax(-1)"},
     "two ways": {"step": "acc = torch.maximum(acc + x[rows, columns], x[rows, columns])"},
     "a product": {"step": "acc = acc * x[rows, columns]"},

@@ -51,6 +51,7 @@ class _Lanes:
         kind: how lanes are reduced behind the loop; "" until that is known.
         steps: what joins a tile to it, with the tile.
         kept: what puts back the lanes that a tile does not have.
+        inside: what reduces it in the body, with how many steps are done then.
         readers: what reads it behind the loop.
     """
 
@@ -61,6 +62,7 @@ class _Lanes:
     kind: str = ""
     steps: list[tuple[Node, Value]] = field(default_factory=list)
     kept: list[Node] = field(default_factory=list)
+    inside: list[tuple[Node, int]] = field(default_factory=list)
     readers: list[Node] = field(default_factory=list)
 
 
@@ -102,7 +104,7 @@ def _lanes_of(region: Region, loop: Node, at: int) -> _Lanes | None:
 
 def _follow(body: Region, param: Value, result: Value, found: _Lanes) -> bool:
     """Whether the body does nothing to an accumulator but join tiles to it, one way; finds the steps."""
-    lanes, last = {param.id}, param
+    lanes, last = {param.id: 0}, param
     made = {out.id: node for node in body.nodes for out in node.outs}
     for node in body.nodes:
         if any(value.id in lanes for value in captured(node)):
@@ -119,11 +121,14 @@ def _follow(body: Region, param: Value, result: Value, found: _Lanes) -> bool:
             found.steps.append((node, tile))
         elif _has_no_gradient(node):
             continue
+        elif node.op in _REDUCED and node.args[0].dims == param.dims:  # all of its lanes
+            found.inside.append((node, lanes[node.args[0].id]))
+            continue
         else:
             return False
         last = node.out
-        lanes.add(last.id)
-    return bool(found.steps) and result is last
+        lanes[last.id] = len(found.steps)
+    return bool(found.steps) and result is last and all(_reduces(node, found) for node, _ in found.inside)
 
 
 def _joined(node: Node, last: Value, made: dict[int, Node]) -> tuple[str, Value | None]:
@@ -188,7 +193,7 @@ def _rewrite(around: Region, found: _Lanes, numbers: Iterator[int]) -> None:
     options = {"dtype": old.dtype, "device": torch.device("cpu")}
     made = Node("full", (shape, found.start), options, loop.line, [init], function=_aten.full.default)
     around.nodes.insert(around.nodes.index(loop), made)
-    last = param
+    totals = [param]
     for step, tile in found.steps:
         part, total = one_lane(tile), one_lane(param)
         part.name = ""
@@ -196,12 +201,14 @@ def _rewrite(around: Region, found: _Lanes, numbers: Iterator[int]) -> None:
         reduced = Node(found.kind, (tile, [found.dim], True), kwargs, step.line, [part])
         reduced.function = _REDUCED[found.kind]
         joined, function = _JOINED[found.kind]
-        node = Node(joined, (last, part), {}, step.line, [total], function=function)
+        node = Node(joined, (totals[-1], part), {}, step.line, [total], function=function)
         place = body.nodes.index(step) + 1
         body.nodes[place:place] = [reduced, node]
-        last = total
+        totals.append(total)
+    for node, steps in found.inside:
+        node.args = (totals[steps], *node.args[1:])
     body.params.append(param)
-    body.results.append(last)
+    body.results.append(totals[-1])
     loop.args[0].append(init)
     loop.outs.append(out)
     for node in found.readers:
