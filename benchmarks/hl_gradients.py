@@ -27,7 +27,7 @@ import torch.nn.functional as F
 
 from benchmarks import hand_written_gradients as by_hand
 from benchmarks import hl_gradients_kernels as own
-from benchmarks import hl_gradients_peers
+from benchmarks import hl_gradients_peers, hl_gradients_stencils
 from tilewright import hl
 from tilewright.hl.grad import again
 from tilewright.hl.grad.overwritten import share_storage
@@ -147,6 +147,7 @@ def _by_index(device: str) -> dict[str, Callable[[], Contest]]:
         }
 
     return {
+        **hl_gradients_stencils.contests(backward, many),
         "jagged sum": jagged_sum,
         "embedding": embedding,
         "segment sum": segment_sum,

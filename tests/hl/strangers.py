@@ -19,7 +19,7 @@ import torch
 
 from tilewright import hl
 
-MODULES = "ragged", "products", "rows", "idioms"
+MODULES = "ragged", "products", "rows", "idioms", "chunks"
 close = torch.testing.assert_close
 
 

@@ -226,6 +226,13 @@ def test_wrong_configurations_say_what_is_right(config, message):
     assert message in str(info.value)
 
 
+@pytest.mark.parametrize("sizes", [[[8, 16], 32], [[8], [16], [32]], ((8, 16, (32,)),)])
+def test_block_sizes_may_be_grouped_by_loops(sizes):
+    _, _, args = KERNELS["product"]
+    spec = product.bind(args).config_spec
+    assert spec.normalize({"block_sizes": sizes}) == spec.normalize({"block_sizes": [8, 16, 32]})
+
+
 @hl.kernel
 def powers(x):
     out = torch.empty_like(x)

@@ -162,6 +162,26 @@ def test_tensors_whose_elements_have_no_strides():
             kernel(tensor)
 
 
+def sums_of_rows(values, offsets):
+    out = torch.zeros([offsets.size(0) - 1, values.size(1)], device=values.device)
+    for row in hl.grid(offsets.size(0) - 1):
+        for part in hl.tile(offsets[row], offsets[row + 1]):
+            out[row, :] = out[row, :] + values[part, :].sum(0)
+    return out
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_parts_of_a_nested_tensor_are_arguments():
+    rows = [torch.randn(3, 4), torch.randn(50, 4)]
+    nested = torch.nested.nested_tensor(rows, layout=torch.jagged)
+    expected = torch.stack([row.sum(0) for row in rows])
+    torch.testing.assert_close(hl.kernel(sums_of_rows)(nested.values(), nested.offsets()), expected)
+    with pytest.raises(exc.UnsupportedPythonType, match=r"pass its values\(\) and offsets\(\)"):
+        hl.kernel(sums_of_rows)(nested, nested.offsets())
+    with pytest.raises(exc.UnsupportedPythonType, match="make it with layout=torch.jagged"):
+        hl.kernel(sums_of_rows)(torch.nested.nested_tensor(rows), nested.offsets())
+
+
 def test_names_that_helion_had_once_say_what_to_write():
     for name, written in (("signal", "atomic_xchg"), ("wait", "atomic_add")):
         with pytest.raises(AttributeError, match=written):
@@ -190,6 +210,13 @@ def test_configurations_and_settings():
     assert line == "@hl.kernel(config=hl.Config(block_sizes=[2]), fast_math=True)"
     again = eval(line[1:], {"hl": hl})(plain)
     assert again.settings.fast_math
+    silent = hl.kernel(plain, ignore_warnings=[exc.OverwrittenStore, exc.TensorOperationInWrapper])
+    line = silent.bind((torch.zeros(3),)).format_kernel_decorator(hl.Config(block_sizes=[2]))
+    assert "ignore_warnings=[hl.exc.OverwrittenStore, hl.exc.TensorOperationInWrapper]" in line
+    assert eval(line[1:], {"hl": hl})(plain).settings.ignore_warnings == silent.settings.ignore_warnings
+    for wrong in (["OverwrittenStore"], [ValueError], True):
+        with pytest.raises(exc.InvalidAPIUsage, match="give a list of classes"):
+            hl.kernel(plain, ignore_warnings=wrong)
     with pytest.raises(exc.InvalidAPIUsage, match=r"bind\(\(x,\)\)"):
         renamed.bind(torch.zeros(3))
     assert hl.Kernel[torch.Tensor].__origin__ is hl.Kernel

@@ -116,3 +116,12 @@ def test_stores_that_are_not(function):
 
 def test_one_tile_overwrites_nothing():
     assert not _given(last_tile_wins, config=hl.Config(block_sizes=[16, 256]))
+
+
+@pytest.mark.parametrize("kind", [hl.exc.OverwrittenStore, hl.exc.BaseWarning])
+def test_warnings_that_the_kernel_does_not_want(kind, monkeypatch):
+    config = hl.Config(block_sizes=[16, 64])
+    assert not _given(last_tile_wins, config=config, ignore_warnings=[hl.exc.WrongDevice, kind])
+    assert _given(last_tile_wins, config=config, ignore_warnings=[hl.exc.WrongDevice])
+    monkeypatch.setenv("TILEWRIGHT_HL_IGNORE_WARNINGS", f"WrongDevice, {kind.__name__}")
+    assert not _given(last_tile_wins, config=config)

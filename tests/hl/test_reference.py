@@ -177,3 +177,23 @@ def test_a_load_from_a_tensor_without_elements_reads_zeros():
         x = torch.randn(1, 5)
         out = bound(x) if mode is None else bound.run_ref(x, mode=mode)
         assert torch.equal(out, torch.zeros(1, 5))
+
+
+@hl.kernel(config=hl.Config(block_sizes=[32]))
+def lanes_of_tiles(x):
+    out = torch.zeros([3, x.size(0)])
+    for t in hl.tile(x.size(0)):
+        out[0, t] = x[t] * 0 + x[t].size(0)
+        out[1, t] = x[t] * 0 + x[t].numel()
+        out[2, t] = x[t] * 0 + (t.end - t.begin)
+    return out
+
+
+def test_sizes_of_a_tile_that_is_cut():
+    """Compiled, a size is that of the block; what a tile has is a difference of its ends, everywhere."""
+    bound = lanes_of_tiles.bind((torch.ones(80),))
+    compiled = bound(torch.ones(80))
+    assert (compiled[:2] == 32).all()
+    assert torch.equal(compiled[2], torch.tensor([32.0, 16.0]).repeat_interleave(torch.tensor([64, 16])))
+    tiled = bound.run_ref(torch.ones(80), mode=hl.RefMode.TILED)
+    assert torch.equal(tiled, compiled[2].expand(3, 80))

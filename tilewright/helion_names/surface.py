@@ -145,8 +145,8 @@ ROWS = (
     ),
     # --- helion.experimental -----------------------------------------------------------------------
     Row(
-        "helion.experimental", REFUSED, "", "backward",
-        "give the kernel its gradient with tilewright.torch.triton_op, or torch.autograd.Function",
+        "helion.experimental", WORKS, "tilewright.helion_names.gradients", "backward",
+        "through autograd, of which kernels are a part (docs/hl_gradients.md)",
     ),
     Row("helion.experimental", WORKS, "tilewright.hl", "aot_kernel", _AHEAD),
     Row("helion.experimental", REFUSED, "", "aot_key extract_shape_features make_aot_key", _AOT),

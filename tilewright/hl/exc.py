@@ -337,6 +337,10 @@ class NotDifferentiable(Error, NotImplementedError):
     """A gradient is wanted of a kernel in which something has none, or none that hl can derive."""
 
 
+AutodiffNotSupported = NotDifferentiable
+"""Helion's name."""
+
+
 class HistoryNeeded(NotDifferentiable):
     """The gradient of a loop needs what a variable held in every pass, which cannot be kept."""
 
@@ -362,7 +366,7 @@ class OverwrittenStore(BaseWarning):
 # What programs may name, to catch it or to silence it: nothing raises or gives these (docs/hl_helion.md says why).
 NEVER_RAISED = frozenset(
     """
-    AutodiffKernelNotCalled AutodiffNotSupported AutotuningDisallowedInEnvironment BackendImplementationMissing
+    AutodiffKernelNotCalled AutotuningDisallowedInEnvironment BackendImplementationMissing
     BarrierRequiresPersistent CacheAssertionError CantReadOnDevice ClosureMutation ConfigSpecFragmentWithSymInt
     CuteBackendUnavailable DecoratorAfterHelionKernelDecorator DuplicateStoreIndicesError ErrorCompilingKernel
     FailedToUnpackTupleAssign GlobalMutation GraphModuleUnsupportedOps IncompatibleInterpretModes

@@ -34,6 +34,7 @@ _DEFAULTS: dict[str, Any] = {
     "index_dtype": None,
     "ref_mode": RefMode.OFF,
     "print_output_code": False,
+    "ignore_warnings": [],
     "force_autotune": False,
     "autotune_effort": "auto",
     "autotune_budget_seconds": 0.0,
@@ -68,7 +69,7 @@ WITHOUT_MEANING = frozenset(
     autotune_log_details autotune_log_search_space autotune_log_search_space_path
     autotune_log_search_space_verbose autotune_precompile autotune_rebenchmark_threshold autotune_search_acf
     autotune_suspicious_rebenchmark_ratio autotune_with_torch_compile_fusion backend debug_dtype_asserts
-    disable_autotuner_heuristics distributed ignore_warnings output_origin_lines persistent_reserved_sms
+    disable_autotuner_heuristics distributed output_origin_lines persistent_reserved_sms
     print_repro torch_compile_fusion triton_do_not_specialize
     """.split()  # noqa: SIM905
 )
@@ -95,6 +96,8 @@ class Settings:
         index_dtype: `torch.int32` or `torch.int64` for indices and offsets; None for what the tensors need.
         ref_mode: run as plain Python instead.
         print_output_code: print the generated module when a configuration is compiled first.
+        ignore_warnings: classes of warnings that are not given, of `exc.BaseWarning`; names in the environment, with
+            commas between them.
         force_autotune: tune at the first call, whatever is known.
         autotune_effort: "auto" (what was found before, else the default), "none" (the default), "quick" or "full".
         autotune_budget_seconds: how long a search may take; 0 for what the effort says.
@@ -132,6 +135,7 @@ class Settings:
     index_dtype: Any
     ref_mode: RefMode
     print_output_code: bool
+    ignore_warnings: Any
     force_autotune: bool
     autotune_effort: str
     autotune_budget_seconds: float
@@ -164,6 +168,7 @@ class Settings:
             setattr(self, name, given[name] if name in given else _from_environment(name, default))
         if isinstance(self.index_dtype, str):
             self.index_dtype = getattr(torch, self.index_dtype.removeprefix("torch."), self.index_dtype)
+        self.ignore_warnings = _warnings(self.ignore_warnings)
         if self.index_dtype not in (None, torch.int32, torch.int64):
             raise exc.InvalidAPIUsage(f"index_dtype={self.index_dtype!r}", hint="torch.int32, torch.int64 or None")
         if self.autotune_effort not in (None, *_EFFORTS):
@@ -186,8 +191,22 @@ class Settings:
         return f"{environment.package()}.Settings({self.changed()})"
 
 
+def _warnings(given: Any) -> list[type[exc.BaseWarning]]:
+    """The classes of warnings that a setting names."""
+    kinds = list(given) if isinstance(given, list | tuple) else [] if given is None else [given]
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, exc.BaseWarning)):
+            raise exc.InvalidAPIUsage(
+                f"ignore_warnings={given!r}", hint="give a list of classes, for instance [hl.exc.OverwrittenStore]"
+            )
+    return kinds
+
+
 def _shown(value: Any) -> str:
-    return f"{environment.package()}.{value}" if isinstance(value, RefMode) else repr(value)
+    package = environment.package()
+    if isinstance(value, list) and value and isinstance(value[0], type):
+        return f"[{', '.join(f'{package}.exc.{kind.__name__}' for kind in value)}]"
+    return f"{package}.{value}" if isinstance(value, RefMode) else repr(value)
 
 
 def _from_environment(name: str, default: Any) -> Any:
@@ -219,4 +238,6 @@ def _read(name: str, text: str, default: Any) -> Any:
         return json.loads(text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8"))
     if name == "index_dtype" and text == "auto":
         return default
+    if name == "ignore_warnings":
+        return [getattr(exc, kind.strip().rpartition(".")[2], kind) for kind in text.split(",") if kind.strip()]
     return type(default)(text) if default is not None else text

@@ -23,6 +23,7 @@ from torch._subclasses import FakeTensorMode
 
 from tilewright.base.errors import ArgumentError
 from tilewright.hl import BoundKernel, Kernel, exc
+from tilewright.hl.runtime.keys import hint_for_nested
 from tilewright.torch.aliasing import check_devices, check_overlap
 from tilewright.torch.hl_arguments import Token, digest_of, is_fixed, is_told, lasting, leaves, maker, told
 from tilewright.torch.operators import LIBRARY, TAGS, begun
@@ -127,7 +128,7 @@ def form_of(value: Any) -> Callable[[], Any]:
         number = _size(value)
         return lambda: number
     if value.is_nested:  # its sizes are no numbers
-        raise exc.UnsupportedPythonType("an argument is a nested tensor", hint="pass its values() and offsets()")
+        raise exc.UnsupportedPythonType("an argument is a nested tensor", hint=hint_for_nested(value))
     sizes, strides = (tuple(map(_size, numbers)) for numbers in (value.shape, value.stride()))
     dtype, device = value.dtype, value.device
     return lambda: torch.empty_strided(sizes, strides, dtype=dtype, device=device)

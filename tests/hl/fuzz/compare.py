@@ -23,7 +23,7 @@ def _is_ambiguous(bound: Any, config: Any, columns: int) -> bool:
     return any(axis.kind == "block" and columns % size == 1 for axis, size in sizes)
 
 
-def _configuration(bound: Any, rng: random.Random, columns: int) -> Any:
+def configuration(bound: Any, rng: random.Random, columns: int) -> Any:
     """A random configuration in which the tiles mean one thing."""
     drawn = (bound.config_spec.random(rng) for _ in range(200))
     for config in drawn:
@@ -42,7 +42,7 @@ def check(seed: int, configurations: int = 1) -> Program:
     bound = made.kernel.bind(made.args)
     rng = random.Random(seed)
     for _ in range(configurations):
-        config = _configuration(bound, rng, made.args[0].size(1))
+        config = configuration(bound, rng, made.args[0].size(1))
         bound.set_config(config)
         expected = made.outputs(lambda *args: bound.run_ref(*args, mode=hl.RefMode.TILED))
         try:

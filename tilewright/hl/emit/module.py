@@ -115,7 +115,8 @@ def _of_triton(text: str) -> str:
 def _kernel(name: str, graph: Graph, decision: Decision, traced: Traced) -> tuple[list[Line], str]:
     """(lines of a kernel, the statement that launches it)."""
     kernel = Kernel(name, decision)
-    warn_of_races(graph, decision, traced.source.file)
+    if not issubclass(exc.OverwrittenStore, tuple(traced.ignored)):
+        warn_of_races(graph, decision, traced.source.file)
     region = prepare(graph, decision)
     kernel.readers = count_readers(region)
     loop = region.nodes[-1]

@@ -405,11 +405,11 @@ class Pass:
         """What the passes before have made of a variable: kept, or not known."""
         trace, node = self.adjoint.trace, self.sub.node
         trace.line = node.line
-        if not self.has_history:
-            kwargs = {"of": param.name, "loop": node}
-            return trace.record("history", (), self.replay.blank(param), kwargs)
         around = [axis for loop in trace.loops for axis in loop.kwargs["axes"]]
-        return trace.record("load", self.adjoint.histories.place(node, at, around), self.replay.blank(param))
+        found = self.adjoint.histories.place(node, at, around) if self.has_history else None
+        if found is None:
+            return trace.record("history", (), self.replay.blank(param), {"of": param.name, "loop": node})
+        return trace.record("load", found, self.replay.blank(param))
 
     def _check_order(self, fresh: Region) -> None:
         """Gradients that change from pass to pass would have to be carried from the last pass to the first."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -21,6 +20,8 @@ from tilewright.hl.grad.history import Histories, kept, reads
 from tilewright.hl.grad.kept_types import store_as_read
 from tilewright.hl.grad.maxima import running_maxima
 from tilewright.hl.grad.program import Program, buffer_of
+from tilewright.hl.grad.reduced import reduce_lanes
+from tilewright.hl.grad.replay import held
 from tilewright.hl.grad.simplify import histories, simplify
 from tilewright.hl.grad.sizes import Tiles
 from tilewright.hl.grad.summaries import keeping, load_summaries
@@ -123,6 +124,7 @@ def _derived(
     region = clone(graph.region)
     try:
         narrow(region)
+        reduce_lanes(region)
         overwritten.rename(region)
         checks.check(region)
         _hold_shifts(region)
@@ -154,15 +156,7 @@ def _derived(
 def _hold_shifts(region: Region) -> None:
     """Let no gradient flow through maxima on which no result depends."""
     for node in degree.shifts(region):
-        node.function = _held(node.function)
-
-
-def _held(function: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with torch.no_grad():
-            return function(*args, **kwargs)
-
-    return run
+        node.function = held(node.function)
 
 
 def _check_maxima(region: Region, histories: Histories) -> None:

@@ -61,8 +61,9 @@ class Histories:
             if axis.kind != "grid" and axis.block is None:
                 self.blocks[axis.id] = self._sizes[axis.id]
 
-    def place(self, loop: Node, at: int, around: list[Axis]) -> tuple[HostTensor, list[Subscript]]:
-        """The tensor for the history of what a loop carries at a position, and the subscripts of the pass.
+    def place(self, loop: Node, at: int, around: list[Axis]) -> tuple[HostTensor, list[Subscript]] | None:
+        """The tensor for the history of what a loop carries at a position, and the subscripts of the pass; None where
+        it has an extent that the host does not know.
 
         Args:
             loop: the loop of the forward pass.
@@ -73,7 +74,7 @@ class Histories:
         own = {axis.id for axis in loop.kwargs["axes"]}
         dims = dims_of([axis for axis in around if axis.id not in own], value)
         if None in dims:
-            raise self.loops[id(loop)]
+            return None
         covered = {dim.id for dim in dims if isinstance(dim, Axis)}
         shape: list[Any] = []
         entries: list[Subscript] = []
@@ -96,6 +97,8 @@ class Histories:
         if axis.kind == "jagged" or type(axis.begin) is not int:
             raise self.loops[id(loop)]
         block = 1 if axis.kind == "grid" else axis.block
+        if isinstance(block, Sym) and block.atom is not None:  # one that the program registers
+            block = self._sizes.get(int(block.atom.key), block)
         if block is None:
             block = self.blocks[axis.id] = self._sizes[axis.id]
         number = Sym.of(axis.offset) - axis.begin
@@ -141,10 +144,10 @@ def kept(
     def store(loop: Node, env: Env) -> None:
         around = [axis for one in replay.trace.loops for axis in one.kwargs["axes"]]
         for at, param in enumerate(loop.regions[0].params):
-            tensor, entries = histories.place(loop, at, around)
-            if tensor.name in read:
+            found = histories.place(loop, at, around)
+            if found is not None and found[0].name in read:
                 kwargs = {"dims": replay.trace.factors.dims(raw_shape(env[param.id]))}
-                replay.trace.record("store", (tensor, entries, env[param.id]), None, kwargs)
+                replay.trace.record("store", (*found, env[param.id]), None, kwargs)
 
     def run(nodes: list[Node], env: Env) -> None:
         for node in nodes:

@@ -346,6 +346,16 @@ def _check_cut(node: Node, made: Any, given: list[Any]) -> None:
             )
 
 
+def held(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function through whose calls no gradient flows."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():
+            return function(*args, **kwargs)
+
+    return run
+
+
 def unrounded(replay: Replay, sample: Any) -> Any:
     """A sample for what `sample` was rounded of, if that was the last thing done; else itself.
 

@@ -89,6 +89,7 @@ class _Writer:
             if axis.id not in self.axes:
                 self.axes[axis.id] = self.fresh(axis.name)
         self.blocks = program.blocks
+        self.around: list[Axis] = []
         self.extents: list[tuple[Any, str]] = []
         self.kinds = {axis.id: axis for axis in program.axes}
 
@@ -173,7 +174,9 @@ class _Writer:
             lines.append(f"{self.names[param.id]} = {self.value(init)}")
         targets = ", ".join(self.axes[axis.id] for axis in axes)
         lines.append(f"for {targets} in {self.range(node, axes)}:")
+        self.around += axes
         body = self.region(region)
+        del self.around[len(self.around) - len(axes) :]
         if region.params:
             names = ", ".join(self.names[param.id] for param in region.params)
             body.append(f"{names} = {', '.join(map(self.value, region.results))}")
@@ -225,7 +228,8 @@ class _Writer:
         if atom.kind not in ("block", "begin", "tunable", "valid"):
             raise exc.NotDifferentiable(f"the size {atom.text or atom.kind} in a derived kernel")
         if atom.kind == "block" and atom.key in self.blocks and atom.key not in self.axes:
-            return str(self.blocks[int(atom.key)])
+            tile = next((self.axes[axis.id] for axis in reversed(self.around) if axis.size == atom), "")
+            return f"{tile}.block_size" if tile else str(self.blocks[int(atom.key)])
         if atom.kind == "tunable" or atom.key not in self.axes:
             raise exc.NotDifferentiable(
                 "a number that the program lets the configuration tune",

@@ -13,6 +13,7 @@ import torch
 
 from tilewright.hl import exc
 from tilewright.hl.symbols import Sym
+from tilewright.hl.trace.samples import sample_of
 from tilewright.hl.trace.state import Trace, device_trace, raw_shape
 
 
@@ -36,7 +37,7 @@ def inline_asm_elementwise(
     tensors = list(torch.broadcast_tensors(*tensors)) if tensors else []
     shape = raw_shape(tensors[0]) if tensors else ()
     with trace.silence():
-        samples = tuple(trace.sampling.tensor(shape, one) for one in types)
+        samples = tuple(sample_of(trace, shape, one) for one in types)
     trace.record("assembly", (asm, constraints, tensors, types, bool(is_pure), pack), samples)
     return samples if isinstance(dtype, list | tuple) else samples[0]
 
@@ -90,7 +91,7 @@ def _called(trace: Trace, text: str, names: list[str], given: list[Any], like: A
         raise exc.InvalidAPIUsage("output_like is no tile", hint="give a tile of the type and shape of the result")
     operands = [trace.scalar(arg) if isinstance(arg, Sym) else arg for arg in given]
     with trace.silence():
-        samples = tuple(trace.sampling.tensor(raw_shape(output), output.dtype) for output in outputs)
+        samples = tuple(sample_of(trace, raw_shape(output), output.dtype) for output in outputs)
     trace.record("call", (text, names, operands, definitions), samples)
     return None if like is None else samples if isinstance(like, list | tuple) else samples[0]
 

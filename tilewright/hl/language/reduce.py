@@ -15,6 +15,7 @@ from tilewright.hl.language.reference_tiles import running
 from tilewright.hl.rows.dtypes import opmath
 from tilewright.hl.trace import builtins
 from tilewright.hl.trace.equal import equate_shapes
+from tilewright.hl.trace.samples import sample_of
 from tilewright.hl.trace.state import device_trace, raw_shape
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _reduced(operands: list[Any], dims: list[int], keep: bool) -> list[Any]:
     shape = raw_shape(operands[0])
     kept = [1 if at in dims else extent for at, extent in enumerate(shape) if keep or at not in dims]
     with trace.silence():
-        return [trace.sampling.tensor(kept, operand.dtype) for operand in operands]
+        return [sample_of(trace, kept, operand.dtype) for operand in operands]
 
 
 def _recorded(
@@ -146,7 +147,7 @@ def _recorded(
 def _scan(function: Callable[..., Any], operands: list[Any], dim: int, reverse: bool) -> list[Any]:
     trace = device_trace("hl.associative_scan")
     with trace.silence():
-        samples = [trace.sampling.tensor(raw_shape(operand), operand.dtype) for operand in operands]
+        samples = [sample_of(trace, raw_shape(operand), operand.dtype) for operand in operands]
     return _recorded("scan_fn", function, operands, (dim, reverse), samples)
 
 

@@ -14,6 +14,7 @@ import torch
 from tilewright.hl import exc
 from tilewright.hl.graph.nodes import Node, Region, Value
 from tilewright.hl.rows.table import Emitter, Need, Row, row
+from tilewright.hl.trace.samples import sample_of
 from tilewright.hl.trace.state import device_trace, raw_shape
 
 
@@ -69,7 +70,7 @@ def traced(function: Callable[..., Any], operands: list[Any]) -> Region:
     trace.region = region
     try:
         with trace.silence():
-            samples = [trace.sampling.tensor((), operand.dtype) for operand in operands * 2]
+            samples = [sample_of(trace, (), operand.dtype) for operand in operands * 2]
         region.params = [trace.fresh(sample) for sample in samples]
         made = function(*samples)
         results = list(made) if isinstance(made, list | tuple) else [made]

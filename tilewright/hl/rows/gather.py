@@ -14,6 +14,7 @@ from tilewright.hl.rows.table import UNKNOWN, Emitter, Need, Pads, Row, row
 from tilewright.hl.symbols import Atom, Sym
 from tilewright.hl.trace.equal import fix_size
 from tilewright.hl.trace.extents import extent
+from tilewright.hl.trace.samples import sample_of
 from tilewright.hl.trace.state import device_trace, raw_shape
 
 
@@ -104,7 +105,7 @@ def take(x: Tensor, index: Tensor, dim: int) -> Any:
     shape[dim] = raw_shape(index)[dim]
     index = index.to(torch.int32).expand(shape)
     with trace.silence():
-        sample = trace.sampling.tensor(shape, x.dtype)
+        sample = sample_of(trace, shape, x.dtype)
     return trace.record("take_lanes", (x, index, dim), sample)
 
 
@@ -112,7 +113,7 @@ def sort_lanes(keys: Tensor) -> Any:
     """int64 `keys` in order along their last dimension, whose extent is a power of two."""
     trace = device_trace("a sort")
     with trace.silence():
-        sample = trace.sampling.tensor(raw_shape(keys), torch.int64)
+        sample = sample_of(trace, raw_shape(keys), torch.int64)
     return trace.record("sort_lanes", (keys,), sample)
 
 

@@ -13,6 +13,7 @@ from tilewright.hl.graph.nodes import Node, Value
 from tilewright.hl.rows.table import Emitter, Need, Row, recipe, row
 from tilewright.hl.trace.equal import equate
 from tilewright.hl.trace.messages import type_text
+from tilewright.hl.trace.samples import sample_of
 from tilewright.hl.trace.state import Trace, device_trace, raw_shape
 
 
@@ -129,7 +130,7 @@ def dot(a: Tensor, b: Tensor, acc: Any = None, out_dtype: torch.dtype | None = N
         made = dot(a, b, None if acc is None else acc.to(a.dtype), a.dtype)
         return made.to(dtype)
     with trace.silence():
-        sample = trace.sampling.tensor(shape, dtype)
+        sample = sample_of(trace, shape, dtype)
     return trace.record("product", (a, b, acc), sample)
 
 
@@ -145,7 +146,7 @@ def scaled(a: Tensor, a_scale: Any, b: Tensor, b_scale: Any, acc: Any, formats: 
             hint="the inner extents must be equal; a byte of e2m1 holds two elements",
         )
     with trace.silence():
-        sample = trace.sampling.tensor((left[0], right[1]), out_dtype)
+        sample = sample_of(trace, (left[0], right[1]), out_dtype)
     return trace.record("scaled_product", (a, a_scale, b, b_scale, acc, list(formats)), sample)
 
 

@@ -22,6 +22,7 @@ from tilewright.hl.graph.nodes import Node
 from tilewright.hl.rows.gather import lanes
 from tilewright.hl.rows.table import Emitter, Row, recipe, refuse, row
 from tilewright.hl.symbols import Sym
+from tilewright.hl.trace.samples import sample_of
 from tilewright.hl.trace.state import Trace, device_trace, raw_shape
 from tilewright.hl.trace.tiles import Tile
 
@@ -67,7 +68,7 @@ def drawn(
     """Record a draw for every element of `counter`; `count` results."""
     trace = device_trace("a random number")
     with trace.silence():
-        samples = tuple(trace.sampling.tensor(shape, dtype) for _ in range(count))
+        samples = tuple(sample_of(trace, shape, dtype) for _ in range(count))
     made = trace.record(op, (seed, counter, *rest), samples)
     return made if count > 1 else made[0]
 

@@ -87,6 +87,7 @@ class BoundKernel:
         self.name, self.source, self.scope, self.settings = source.tree.name, source, scope, settings
         self.function, self.outside = function, list(outside)
         self.traced = host.trace_kernel(source, scope, arguments, settings, self.outside)
+        self.traced.ignored = settings.ignore_warnings
         if settings.fast_math:
             for graph in self.traced.graphs:
                 fast_math.keep_wide(graph.region)

@@ -51,13 +51,19 @@ def key_of(argument: Any, static: bool) -> Any:
 def _check_tensor(tensor: torch.Tensor) -> None:
     """Raise where a tensor's elements are not at addresses that sizes and strides give."""
     if tensor.is_nested:
-        raise exc.UnsupportedPythonType("is a nested tensor", hint="pass its values() and offsets()")
+        raise exc.UnsupportedPythonType("is a nested tensor", hint=hint_for_nested(tensor))
     if tensor.is_quantized:
         raise exc.UnsupportedPythonType("is a quantized tensor", hint="pass tensor.int_repr() and the scale")
     if tensor.layout != torch.strided:
         raise exc.UnsupportedPythonType(
             f"is a tensor of layout {tensor.layout}, whose elements have no addresses", hint="pass tensor.to_dense()"
         )
+
+
+def hint_for_nested(tensor: torch.Tensor) -> str:
+    """What to pass instead of a nested tensor."""
+    parts = "pass its values() and offsets()"
+    return parts if tensor.layout == torch.jagged else f"make it with layout=torch.jagged, and {parts}"
 
 
 def _unsupported(argument: Any) -> exc.UnsupportedPythonType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -68,6 +68,7 @@ class Traced:
         sampling: the inventions of the trace.
         stop: where the first `breakpoint()` stands; such a kernel runs as a reference only.
         rounds: whether powers of two are rows where they are extents.
+        ignored: classes of warnings that are not given.
     """
 
     source: Source
@@ -90,6 +91,7 @@ class Traced:
     sampling: Sampling | None = None
     stop: Place | None = None
     rounds: bool = False
+    ignored: Sequence[type[Warning]] = ()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tilewright.hl.symbols import Sym, is_natural, same, sample, show, substitut
 from tilewright.hl.trace.equal import equate, equate_shapes
 from tilewright.hl.trace.extents import extent as extent_of
 from tilewright.hl.trace.messages import block_for, dim_text, type_text
+from tilewright.hl.trace.samples import sample_of
 from tilewright.hl.trace.state import Trace, memory_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
 
@@ -219,7 +220,7 @@ def load(
     """Record `tensor[index]`; masked lanes are 0."""
     made = access(trace, tensor, index, base)
     with trace.silence():
-        out = trace.sampling.tensor(made.shape, made.tensor.dtype)
+        out = sample_of(trace, made.shape, made.tensor.dtype)
     kwargs: dict[str, Any] = {}
     if mask is not None:
         _must_fit(trace, mask, made.shape, "the mask")
@@ -276,7 +277,7 @@ def update(trace: Trace, name: str, tensor: torch.Tensor, index: Any, values: tu
         if isinstance(value, torch.Tensor):
             _must_fit(trace, value, made.shape, "the value")
     with trace.silence():
-        out = trace.sampling.tensor(made.shape, made.tensor.dtype)
+        out = sample_of(trace, made.shape, made.tensor.dtype)
     given = [trace.scalar(value) if isinstance(value, Sym) else value for value in values]
     trace.written.add(memory_of(tensor))
     return trace.record(name, (made.tensor, made.entries, *given), out, {"sem": sem})

@@ -33,7 +33,7 @@ from tilewright.hl.trace.parts import assign_part, part
 from tilewright.hl.trace.rounded import RoundedUp
 from tilewright.hl.trace.state import Trace, memory_of, place_of, raw_shape
 from tilewright.hl.trace.tiles import Tile
-from tilewright.hl.trace.whole import COMPOSITES, record_whole
+from tilewright.hl.trace.whole import COMPOSITES, as_fill, record_whole
 
 Handler = Callable[..., Any]
 _VIEWS = frozenset(("view", "reshape", "unflatten"))
@@ -418,7 +418,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
             if trace.chosen.has_parts:
                 check_parts(trace, trace.lift(args[0]), raw_shape(out))
         if trace.whole:
-            return record_whole(trace, function, name, args, kwargs, out)
+            return record_whole(trace, *as_fill(trace, function, name, args, kwargs), out)
         return trace.record(name, held, out, named, row.compute_type(args, out))
 
     def _alias(self, function: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

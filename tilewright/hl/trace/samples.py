@@ -14,9 +14,12 @@ from typing import Any
 
 import torch
 
+from tilewright.hl.symbols import Sym
+
 _PRIMES = tuple(n for n in range(11, 2003, 2) if all(n % p for p in range(3, min(n, 45), 2)))
 _APART = 15
 """Primes from an extent of one trace to that of the next: parts, `ceil(n / 8)`, should not round to one number."""
+_MOST = 1 << 29  # elements of a sample: three open sizes beside a tile are more
 _AXES, _EXTENTS = (tuple(n for n in _PRIMES if (n > 1000) is large) for large in (False, True))
 
 
@@ -83,3 +86,17 @@ def literals(*trees: Any) -> Iterable[int]:
 def elements(shape: Iterable[int]) -> int:
     """How many elements a sample of `shape` has."""
     return math.prod(shape)
+
+
+def sample_of(trace: Any, shape: Iterable[int], dtype: torch.dtype) -> Any:
+    """A sample tensor of a trace, standing for nothing yet.
+
+    Raises:
+        Fixed: it spans so many open sizes that memory would not do: one of them becomes a constant.
+    """
+    extents = tuple(shape)
+    if elements(extents) > _MOST:
+        for atom in (atom for dim in trace.factors.dims(extents) for atom in dim.atoms if atom.kind == "host"):
+            trace.decide(Sym.of(atom))
+    with trace.silence():
+        return trace.sampling.tensor(extents, dtype)

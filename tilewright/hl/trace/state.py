@@ -27,7 +27,7 @@ from tilewright.hl.rows.dtypes import held
 from tilewright.hl.symbols import Atom, Sym, show, substitute
 from tilewright.hl.trace.chosen import Chosen
 from tilewright.hl.trace.outside import Read
-from tilewright.hl.trace.samples import Sampling
+from tilewright.hl.trace.samples import Sampling, sample_of
 
 _LOCAL = threading.local()
 
@@ -209,8 +209,7 @@ class Trace:
 
     def sample(self, value: Value) -> Any:
         """A fresh sample tensor with the dimensions and type of `value`, standing for nothing yet."""
-        with self.silence():
-            return self.sampling.tensor((self.extent_of(dim) for dim in value.dims), value.dtype)
+        return sample_of(self, (self.extent_of(dim) for dim in value.dims), value.dtype)
 
     def extent_of(self, dim: Dim) -> int:
         """The extent of a dimension in samples."""

@@ -38,6 +38,20 @@ def record_whole(
     return out
 
 
+def as_fill(
+    trace: Trace, function: torch._ops.OpOverload, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[torch._ops.OpOverload, str, tuple[Any, ...], dict[str, Any]]:
+    """A call as it is, but for a tile like a tensor of the host, of which nothing is read: `full`."""
+    if name not in _NEW or not trace.is_host(args[0]):
+        return function, name, args, kwargs
+    value = args[2] if name == "new_full" else _NEW[name]
+    named = {**kwargs, "dtype": kwargs.get("dtype") or args[0].dtype}
+    return torch.ops.aten.full.default, "full", (args[1], value), named
+
+
+_NEW = {"new_zeros": 0, "new_ones": 1, "new_full": None, "new_empty": 0}
+
+
 @functools.lru_cache(512)
 def _sizes_of(function: torch._ops.OpOverload) -> frozenset[str]:
     """The parameters of an operator that are sizes."""

@@ -249,7 +249,9 @@ class ConfigSpec:
     def _listed(self, key: ListKey, value: Any, count: int) -> list[Any]:
         """A list of one value per entry from what was given: one value stands for all entries of accesses."""
         items = list(value) if isinstance(value, list | tuple) else [value]
-        if key.name == "loop_orders" and items and not isinstance(items[0], list | tuple):
+        if key.name != "loop_orders":
+            items = list(_flat(items))
+        elif items and not isinstance(items[0], list | tuple):
             items = [items]
         if not isinstance(value, list | tuple) and key.name == "indexing":
             return items * count
@@ -288,6 +290,12 @@ class ConfigSpec:
                         for at, value in enumerate(full[name])
                     ]
         return full
+
+
+def _flat(items: Sequence[Any]) -> Iterator[Any]:
+    """The entries of a list that may be grouped by loops: `[[32, 64], 16]`."""
+    for item in items:
+        yield from _flat(item) if isinstance(item, list | tuple) else (item,)
 
 
 def _chosen(full: Mapping[str, Any], choice: Choice) -> Any:
