@@ -12,6 +12,7 @@ from benchmarks.peers import Launch
 from tests.decisions.harness import Spelling
 
 Function = Callable[[], Any]
+_PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,17 @@ class Family:
     rival: Function
     reset: Function | None = None
     tolerance: float = 2e-2
+
+
+def elsewhere_in_pages(x: torch.Tensor) -> torch.Tensor:
+    """An array of zeros like `x`, half a page from where `x` lies in its pages.
+
+    A load waits for stores before it whose addresses end in the same twelve bits. Whether a large tensor lies so is up
+    to the allocator, and decides more than the form where what was stored is loaded soon, from the other array.
+    """
+    spare = torch.zeros(x.numel() + _PAGE // x.itemsize, dtype=x.dtype, device=x.device)
+    first = (x.data_ptr() + _PAGE // 2 - spare.data_ptr()) % _PAGE // x.itemsize
+    return spare[first : first + x.numel()].view(x.shape)
 
 
 def kernels_of(spellings: list[Spelling], signature: object = None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import forms_of_strangers, report
-from benchmarks.form_family import Family, Function, kernels_of, launch, launched
+from benchmarks.form_family import Family, Function, elsewhere_in_pages, kernels_of, launch, launched
 from benchmarks.peers import Launch
 from tests.decisions import further, generated, others
 from tests.decisions import rows as less_usual
@@ -118,7 +118,7 @@ def _columns(rows: int, columns: int, device: str) -> Family:
 def _stencil(rows: int, columns: int, device: str) -> Family:
     """All forms with tiles of one width, and one form with others; on a GPU extents are powers of two."""
     x = torch.randn(rows, columns, device=device)
-    out, forms = torch.zeros_like(x), {}
+    out, forms = elsewhere_in_pages(x), {}
     for name, kernel in kernels_of(others.STENCILS).items():
         for width in (64, 56, 48) if device == "cpu" and name == "shifted_loads" else (64,):
             grid = (-(-columns // width), -(-rows // 16))

@@ -6,10 +6,10 @@ a row and loops keep rows apart; a reduction along the dim, a reshape or a store
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 
 from tilewright.analysis.flow import targets_of
 from tilewright.ir.effect_traits import is_atomic, may_write
@@ -28,15 +28,17 @@ class Slices:
         loads: with the dim of the rows.
         stores: and atomics whose old values nobody reads, with the dim of the rows in what is stored, or where.
         mixed: an operation in which rows meet; the rest is not complete then.
+        carriers: loops of which another iteration may get some.
     """
 
     loads: dict[LoadOp, int] = field(default_factory=dict)
     stores: dict[StoreOp | AtomicRMWOp, int] = field(default_factory=dict)
     mixed: Operation | None = None
+    carriers: set[Operation] = field(default_factory=set)
 
 
-def slices_of(value: SSAValue, dim: int, apart: Collection[Operation] = ()) -> Slices:
-    """Follow the slices of `value` along `dim` to all memory accesses, but not through the operations `apart`."""
+def slices_of(value: SSAValue, dim: int, apart: Callable[[Use, int], bool] = lambda use, dim: False) -> Slices:
+    """Follow the slices of `value` along `dim` to all memory accesses, but not through uses, along a dim, `apart`."""
     found = Slices()
     seen: set[Part] = set()
     todo: list[Part] = [(value, dim)]
@@ -47,7 +49,7 @@ def slices_of(value: SSAValue, dim: int, apart: Collection[Operation] = ()) -> S
         seen.add(part)
         for use in part[0].uses:
             op = use.operation
-            if op in apart:
+            if apart(use, part[1]):
                 continue
             if isinstance(op, StoreOp) or (isinstance(op, AtomicRMWOp) and not op.results[0].uses):
                 if found.stores.setdefault(op, part[1]) == part[1]:
@@ -60,6 +62,7 @@ def slices_of(value: SSAValue, dim: int, apart: Collection[Operation] = ()) -> S
                 return found
             if isinstance(op, LoadOp):
                 found.loads[op] = part[1]
+            found.carriers |= {loop for target, _ in following if (loop := _entered(target)) is not None}
             todo += following
     return found
 
@@ -74,3 +77,8 @@ def goes_into(op: Operation, number: int, dim: int) -> list[Part] | None:
     if may_write(op) or is_atomic(op) or name in dims.met or not all(name in names for names in dims.results):
         return None
     return [(result, names.index(name)) for result, names in zip(op.results, dims.results, strict=True)]
+
+
+def _entered(value: SSAValue) -> Operation | None:
+    """The loop to whose iterations a value is handed."""
+    return value.block.parent_op() if isinstance(value, BlockArgument) else None

@@ -17,6 +17,12 @@ class View(OpTrait):
 
 
 @dataclass(frozen=True)
+class Lanewise(OpTrait):
+    """Every element of the result is computed of the elements of the operands at its place; of operations of a back
+    end's own, as those of tile IR say so in their records."""
+
+
+@dataclass(frozen=True)
 class Collective(OpTrait):
     """An element of a result is made of elements of the operands at other places, or of many of them.
 

@@ -15,6 +15,7 @@ from xdsl.ir import Attribute, Operation
 
 from tilewright.base.errors import InternalError
 from tilewright.ir.op import TileOp
+from tilewright.ir.traits import Lanewise
 from tilewright.ops.dims import Dims, lanewise
 
 Array = np.ndarray[Any, Any]
@@ -181,7 +182,7 @@ def dims_of(op: Operation) -> Dims | None:
     """The names of the dims of the tiles of an operation; None where they are not known."""
     spec = REGISTRY.get(op.name)
     if spec is None:
-        return None
+        return lanewise(op) if op.has_trait(Lanewise) else None
     if spec.dims is not None:
         return spec.dims(op)
     return lanewise(op) if spec.elementwise and not op.regions else None

@@ -31,7 +31,7 @@ from tilewright.ops.elementwise import AddIOp, CmpIOp, DivSIOp, MaxSIOp, MinSIOp
 from tilewright.passes.building import Builder
 from tilewright.passes.dce import is_removable
 from tilewright.passes.rewriting import replace, splice
-from tilewright.passes.trip_count import COUNTS, Bound, CountedBlock, Preheader, conjuncts, end_of
+from tilewright.passes.trip_count import COUNTS, Bound, CountedBlock, Preheader, conjuncts, end_of, least_end
 
 _LARGEST = 200  # operations of a loop of which two are made
 
@@ -201,11 +201,11 @@ def _last(loop: ForOp) -> Bound:
 
 def _start(loop: ForOp, below: list[Bound], above: list[Bound]) -> SSAValue:
     """The first number of the counter behind bounds, at most the end of the loop."""
-    wide, step = Preheader(loop, i64), constant_of(loop.step)
+    wide, step = Preheader(loop, i64, loop.lb.type), constant_of(loop.step)
     first, last = wide.converted(loop.lb), wide.converted(loop.ub)
     start = first
     if above:
-        start = wide.apply(MaxSIOp, start, end_of(above, loop, first, 1))
+        start = wide.apply(MaxSIOp, start, least_end(wide, above, first, 1))
     for bound in below:
         start = wide.apply(MaxSIOp, start, wide.end(bound, first, 1))
     if isinstance(step, int) and step > 1:

@@ -177,11 +177,12 @@ class Preheader(Builder):
     Args:
         loop: the loop.
         type_: of the numbers, i32 or i64.
+        counts: what they are compared with; where that has fewer bits, wide numbers are held so that no sum overflows.
     """
 
-    def __init__(self, loop: Operation, type_: Attribute) -> None:
+    def __init__(self, loop: Operation, type_: Attribute, counts: Attribute | None = None) -> None:
         super().__init__(loop)
-        self.type_ = type_
+        self.type_, self.counts = type_, counts
 
     def known(self, value: SSAValue | int) -> SSAValue:
         """A number as a value."""
@@ -232,7 +233,7 @@ class Preheader(Builder):
 
     def end(self, bound: Bound, first: SSAValue, step: SSAValue | int) -> SSAValue:
         """The first number of the counter with which the loop no longer goes on."""
-        limit = self.sum(bound.limit)
+        limit = self.sum(bound.limit) if self.counts in (None, self.type_) else self.bound(bound.limit)
         if bound.scale != 1:
             limit = self._divided(limit, bound)
         elif bound.inclusive:
@@ -273,11 +274,11 @@ def end_of(bounds: Sequence[Bound], loop: Operation, first: SSAValue, step: SSAV
         first: the counter's first number.
         step: positive.
     """
-    preheader, wide = Preheader(loop, first.type), Preheader(loop, i64)
+    preheader, wide = Preheader(loop, first.type), Preheader(loop, i64, first.type)
     if first.type == i32 and _needs_64_bits(bounds):
-        end = _least(wide, bounds, first, step)
+        end = least_end(wide, bounds, first, step)
         return preheader.converted(wide.apply(MaxSIOp, end, wide.converted(first)))  # far below is no iteration either
-    return _least(preheader, bounds, first, step)
+    return least_end(preheader, bounds, first, step)
 
 
 def _needs_64_bits(bounds: Sequence[Bound]) -> bool:
@@ -294,7 +295,8 @@ def _is_plain(bound: Bound) -> bool:
     return len(bound.limit.terms) == 1 if number is None else abs(number) < 1 << 31
 
 
-def _least(preheader: Preheader, bounds: Sequence[Bound], first: SSAValue, step: SSAValue | int) -> SSAValue:
+def least_end(preheader: Preheader, bounds: Sequence[Bound], first: SSAValue, step: SSAValue | int) -> SSAValue:
+    """The least of the numbers of the counter with which a loop no longer goes on."""
     total, *rest = (preheader.end(bound, first, step) for bound in bounds)
     for end in rest:
         total = preheader.apply(MinSIOp, total, end)

@@ -47,3 +47,25 @@ def test_integers_of_64_bits_have_as_many_lanes_as_floats_of_64_bits():
     out = np.zeros(3, np.int64)
     count_positive[(3,)](x, out, 3, 256)
     assert out.tolist() == (x > 0).sum(1).tolist()
+
+
+@tilewright.jit
+def doubled(x_ptr, out_ptr, n, apart: tl.constexpr, R: tl.constexpr, C: tl.constexpr):
+    i = tl.program_id(0) * R * C + tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :]
+    j = tl.program_id(0) * R * apart + tl.arange(0, R)[:, None] * apart + tl.arange(0, C)[None, :]
+    tl.store(out_ptr + i, 2 * tl.load(x_ptr + j, i < n), i < n)
+
+
+@pytest.mark.parametrize(("columns", "apart", "lanes"), [(32, 32, "64 elements"), (32, 48, "32 elements")])
+def test_rows_that_lie_one_behind_the_other_are_one(columns: int, apart: int, lanes: str) -> None:
+    x, out = (
+        np.random.default_rng(0).standard_normal(4 * 8 * 48).astype(np.float32),
+        np.zeros((40, columns), np.float32),
+    )
+    spelling = Spelling(doubled, f"*fp32:16, *fp32:16, i32, {apart}, 8, {columns}", {})
+    texts = [d.text for d in decisions_of(spelling, "avx512") if d.subject == "vectors"]
+    assert any(text.startswith(lanes) for text in texts), texts
+    doubled[(4,)](x, out, 900, apart, 8, columns)
+    wanted = np.lib.stride_tricks.as_strided(x, (32, columns), (4 * apart, 4)) * 2
+    np.testing.assert_array_equal(out.ravel()[:900], wanted.ravel()[:900])
+    assert not out.ravel()[900:].any()

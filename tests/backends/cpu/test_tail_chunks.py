@@ -151,3 +151,35 @@ def test_what_lies_past_the_end_is_computed_once() -> None:
     x, y = np.full((1, B), np.nan, np.float32), np.zeros((1, B), np.float32)
     compiled((1,), x, y, 100, 0)
     assert np.isnan(y[0, :100]).all() and not y[0, 100:].any()
+
+
+@tilewright.jit
+def shares(x, out, n, BLOCK: tl.constexpr):
+    """What lies past the end of a row adds a number for each element that is not there."""
+    i = tl.program_id(0) * n + tl.arange(0, BLOCK)
+    value = tl.exp(tl.load(x + i, tl.arange(0, BLOCK) < n, 0.0))
+    tl.store(out + i, value / tl.sum(value, 0), tl.arange(0, BLOCK) < n)
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 500, 1023, 1024])
+def test_what_is_added_many_times(n: int) -> None:
+    x, out = np.random.default_rng(n).standard_normal((3, n)).astype(np.float32), np.zeros((3, n), np.float32)
+    shares[(3,)](x, out, n, 1024)
+    wanted = np.exp(x.astype(np.float64))
+    np.testing.assert_allclose(out, wanted / (wanted.sum(1, keepdims=True) + 1024 - n), rtol=1e-5)
+
+
+@tilewright.jit
+def counted(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    value = tl.load(x + i, i < n, 7)
+    tl.store(out, tl.sum(value * 3, 0))
+    tl.store(out + 1, tl.xor_sum(value, 0))
+
+
+@pytest.mark.parametrize("n", [0, 1, 64, 300, 1000, 1024])
+def test_integers_many_times(n: int) -> None:
+    x, out = np.random.default_rng(n).integers(-(2**31), 2**31, max(n, 1)).astype(np.int32), np.zeros(2, np.int32)
+    counted[(1,)](x, out, n, 1024)
+    whole = np.concatenate([x[:n], np.full(1024 - n, 7, np.int32)])
+    np.testing.assert_array_equal(out, [(whole * np.int32(3)).sum(dtype=np.int32), np.bitwise_xor.reduce(whole)])

@@ -85,3 +85,40 @@ def test_what_costs_much_is_not_computed_for_each_row(costly: bool) -> None:
     made = shares[(1,)](x, out, 4, 256, costly)
     np.testing.assert_allclose(out, x / (np.exp(x - 1) if costly else x * x).sum(0), rtol=1e-5)
     assert [d.taken for d in made.decisions if d.subject == UNROLLED_REDUCTION.name] == [not costly]
+
+
+@tilewright.jit
+def of_sides(x, out, K: tl.constexpr, N: tl.constexpr, WAY: tl.constexpr):
+    """Sums, and maxima, over a dim of which a bit tells the sides of a join or of a cat apart."""
+    k, n = tl.arange(0, K)[:, None], tl.arange(0, N)[None, :]
+    value = tl.load(x + k * N + n)
+    low, high = value & 15, value >> 4
+    if WAY == "pairs":
+        both = tl.reshape(tl.permute(tl.join(low, high), (0, 2, 1)), (2 * K, N))
+    elif WAY == "halves":
+        both = tl.reshape(tl.permute(tl.join(low, high), (2, 0, 1)), (2 * K, N))
+    else:  # two bits, one of them of a join of joins
+        quarters = tl.join(tl.join(low, high), tl.join(low + 1, high + 1))
+        both = tl.reshape(tl.permute(quarters, (0, 2, 3, 1)), (4 * K, N))
+    places = tl.arange(0, both.shape[0])[:, None]
+    tl.store(out + tl.arange(0, N), tl.sum(both * (places % 7), 0))
+    tl.store(out + N + tl.arange(0, N), tl.max(both + places, 0))
+
+
+@pytest.mark.parametrize("way", ["pairs", "halves", "quarters"])
+@pytest.mark.parametrize("n", [4, 64])
+def test_sides_of_joins(way: str, n: int) -> None:
+    x, out = np.random.default_rng(n).integers(0, 256, (16, n)).astype(np.int32), np.zeros((2, n), np.int32)
+    of_sides[(1,)](x, out, 16, n, way)
+    low, high = x & 15, x >> 4
+    if way == "pairs":
+        both = np.stack([low, high], 1).reshape(-1, n)
+    elif way == "halves":
+        both = np.concatenate([low, high])
+    else:
+        both = np.stack([low, low + 1, high, high + 1], 1).reshape(-1, n)
+    places = np.arange(len(both))[:, None]
+    np.testing.assert_array_equal(out, [(both * (places % 7)).sum(0), (both + places).max(0)])
+    if way == "pairs":
+        lines = of_sides.warmup(x, out, 16, n, way, grid=(1,)).asm["loops"]
+        assert f"16x{n}]: reduce" in lines and f"32x{n}]" not in lines

@@ -172,3 +172,44 @@ def test_a_negative_index_is_held_only_by_the_remainder(hold):
     decisions = _run(may_be_negative, hold, 30, 9, 4)
     asked = [decision.taken for decision in decisions if decision.subject == WRAPPED.name]
     assert asked == [hold is not remainder]
+
+
+@tilewright.jit
+def handed_on(x, out, n, iterations, BLOCK: tl.constexpr):
+    """What an iteration reads the next one, which lies before it, stores under bounds of its own."""
+    before = tl.zeros((BLOCK,), tl.float32)
+    for iteration in range(iterations):
+        j = (iterations - 1 - iteration) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out + j, before, j < n)
+        before = tl.load(x + tl.minimum(j, n - 1))
+
+
+def test_rows_are_stored_by_a_later_iteration() -> None:
+    x, n = np.arange(1, 65, dtype=np.float32), 20
+    out = np.zeros(64, np.float32)
+    handed_on[(1,)](x, out, n, 4, 16)
+    np.testing.assert_array_equal(out[:n], x[np.minimum(np.arange(n) + 16, n - 1)])
+    assert not out[n:].any()
+
+
+@tilewright.jit
+def chosen_beside(x, out, n, BLOCK: tl.constexpr):
+    """Zero outside, whatever lies at the place that is held inside."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    left = tl.where(i > 0, tl.load(x + tl.maximum(i - 1, 0), i < n, 0.0), 0.0)
+    right = tl.where(i + 1 < n, tl.load(x + tl.minimum(i + 1, n - 1)), 0.0)
+    weaker = tl.where(i > 1, tl.load(x + tl.maximum(i - 3, 0), i < n, 0.0), 7.0)  # 2 is held back and wanted
+    tl.store(out + i, left + 2 * right + 4 * weaker, i < n)
+
+
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 300])
+def test_choices_leave_out_what_is_held(n: int) -> None:
+    memory = np.full(n + 256, np.nan, np.float32)
+    x, out = memory[128:-128], np.full(n + 64, np.nan, np.float32)
+    x[:] = np.random.default_rng(0).integers(-8, 8, n)
+    chosen_beside[(-(-n // 64),)](x, out[:n], n, 64)
+    i = np.arange(n)
+    left, right = np.where(i > 0, x[i - 1], 0), np.where(i + 1 < n, x[np.minimum(i + 1, n - 1)], 0)
+    weaker = np.where(i > 1, x[np.maximum(i - 3, 0)], 7)
+    np.testing.assert_array_equal(out[:n], left + 2 * right + 4 * weaker)
+    assert np.isnan(out[n:]).all()

@@ -88,3 +88,21 @@ def indexed(x, out, w, wide, n, BLOCK: tl.constexpr):
 
 def test_what_is_no_row_is_gathered_as_before() -> None:
     assert not read_whole(indexed)
+
+
+@tilewright.jit
+def before_the_first(x, out, w, n, BLOCK: tl.constexpr):
+    """Unsigned numbers begin anew behind the largest one, in the first vector."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    j = i.to(tl.uint32) - 3
+    w = w.to(tl.uint32)
+    tl.store(out + i, tl.load(x + j // w * 2 * w + j % w, (i >= 3) & (i < n), 7), i < n)
+
+
+@pytest.mark.parametrize("w", [5, 16, 40, 100])
+def test_numbers_that_begin_anew(w: int) -> None:
+    n = 300
+    x, out = np.random.default_rng(w).standard_normal(4 * n + 4 * w).astype(np.float32), np.zeros(n, np.float32)
+    before_the_first[(-(-n // 64),)](x, out, w, n, 64)
+    j = np.arange(3, n) - 3
+    np.testing.assert_array_equal(out, [7, 7, 7, *x[j // w * 2 * w + j % w]])

@@ -47,6 +47,7 @@ from tilewright.ops.math_extern import ExternElementwiseOp, math_name
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import CatOp, JoinOp
 
+_OF_BITS = DIVISIONS | {"andi", "shrsi", "shrui"}  # which may be known where what they are made of is not
 _DEEP = 40
 """Values that wait for one another in a recursion; each takes a few of the frames that Python has."""
 
@@ -73,15 +74,16 @@ class Evaluator(Values):
         self.libraries = libraries
         self.holds: frozenset[tuple[SSAValue, Index]] = frozenset()
         self.by_lane: Callable[[SSAValue, Index], V | None] | None = None
+        self._everywhere = self.analysis  # what is computed is remembered where others have been told
         self._depth = 0
 
     @contextmanager
     def knowing(self, holds: frozenset[tuple[SSAValue, Index]], analysis: AffineAnalysis | None) -> Iterator[None]:
         """What is emitted meanwhile runs where these comparisons hold, and addresses have these forms, if given."""
-        before = self.analysis
-        self.holds, self.analysis = holds, analysis or before
+        before = self.holds, self.analysis
+        self.holds, self.analysis = self.holds | holds, analysis or self.analysis
         yield
-        self.holds, self.analysis = frozenset(), before
+        self.holds, self.analysis = before
 
     @contextmanager
     def comparing(self, by_lane: Callable[[SSAValue, Index], V | None]) -> Iterator[None]:
@@ -136,8 +138,8 @@ class Evaluator(Values):
         return found
 
     def _key(self, at: tuple[SSAValue, Index]) -> object:
-        """Under what a value at an index is remembered; what was computed without `holds` is of no use with it."""
-        return (*at, True) if self.holds and element_type(at[0].type) == i1 else at
+        """Under what a value at an index is remembered; comparisons are of use only where the same hold."""
+        return (*at, self.holds) if self.holds and element_type(at[0].type) == i1 else at
 
     def know(self, value: SSAValue, index: Index, computed: V) -> None:
         """Another emitter has computed a value for the current chunk."""
@@ -164,6 +166,10 @@ class Evaluator(Values):
         special = _SPECIAL.get(type(op))
         if special is not None:
             return special(self, op, value, index)
+        if table_name(op) in _OF_BITS and (known := self._everywhere.integer(value, index)).uniform:
+            number = known.constant.constant  # of neighbours that are computed apart, for instance
+            if number is not None:
+                return self.constant(value, number)
         args = [self.eval(operand, at) for operand, at in operand_indices(value, index)]
         if is_view(op):
             return args[0]

@@ -133,11 +133,13 @@ class _GroupNest:
         }
         self.added = reduced if row is not None and step.axis == 0 else {}  # row by row
         self.reductions = [] if self.added else list(reduced.values())
+        self.multiplied = {n: reduction for n, reduction in reduced.items() if reduction.multiplies and not self.added}
         self.roots = [(root, at) for root, _ in step.roots() if is_tile(root) for at in (*sides.indices, self.index)]
         self.targets = {number: _target(sink) for number, sink in enumerate(step.sinks) if isinstance(sink, _WRITE)}
         self.loops = [loop for loop in chunking.loops if row is None or loop[0] != 0]
         dim, extent, chunk = self.loops[-1] if self.loops else (-1, 1, 1)
         self.masks = Masks(ev, step, sides.indices, dim, cut=extent >= FEWEST_CHUNKS * chunk)
+        self.settled: frozenset[tuple[SSAValue, Index]] = frozenset()  # comparisons that are true where loops end
         self.prefetched: list[RowPrefetchEmitter] = []  # rows of the next program that the chunks ask for
         self.streamed: int | None = None  # bytes of a program that may go past the caches
 
@@ -148,7 +150,8 @@ class _GroupNest:
             return
         end = self.end_of_rows()
         self.ev.open(0, self.row)
-        with self.f.if_(const(I1, 1) if isinstance(end, int) else self.f.icmp("slt", self.row, end)):
+        inside = const(I1, 1) if isinstance(end, int) else self.f.icmp("slt", self.row, end)
+        with self.f.if_(inside), self.ev.knowing(self.settled, None):
             self._emit_loops()
         self.ev.close(0)
 
@@ -170,6 +173,7 @@ class _GroupNest:
                 self.ev.hoist(self.roots)
                 first, end = self.chunking.first.get(dim, 0), self._end(dim, extent, chunk, closed)
                 loop = stack.enter_context(self.f.loop(first, end, chunk, unroll=False))
+                stack.enter_context(self.ev.knowing(self.settled, None))
                 self.ev.open(dim, loop.index)
             self._finish(self._innermost(*last))
             for dim, _, _ in reversed(outer):
@@ -181,6 +185,7 @@ class _GroupNest:
         for form in self.masks.ends(dim, chunk, closed).values():
             if set(form.coords) == {coord} and not form.residual and is_dead(self.step, dim, form, self.ev.analysis):
                 self.ev.decisions.note(TAIL, self.step.place, Yes(dim, "rows are left out"))
+                self.settled |= self.masks.settle(form) if chunk == 1 else frozenset()
                 return self.f.intrinsic("smin", self.masks.end([form], dim, chunk), const(I64, extent))
         return extent
 
@@ -257,6 +262,10 @@ class _GroupNest:
             return both
         flat, values = both[: len(flat)], list(both[len(flat) :])
         same = {number: [values.pop(0) for _ in self.step.sinks[number].roots] for number in again}
+        if all(number in self.multiplied for number in again):
+            count = self.f.op("sdiv", self.f.sub(extent, end), chunk)
+            times = {number: self.multiplied[number].times(value, count) for number, value in same.items()}
+            return [v for result in self._taken_in(self._regrouped(flat), times, end) for v in result]
         with self.f.loop(end, extent, chunk, init=flat, unroll=False) as loop:
             self.ev.open(dim, loop.index)
             results = self._taken_in(self._regrouped(loop.values), same, loop.index)

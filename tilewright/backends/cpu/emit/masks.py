@@ -192,6 +192,11 @@ class Masks:
     def _changes_evenly(self, form: Form) -> bool:
         return _bounds(form, self.dim, self.ev.nest.bits.get(self.dim, 0))
 
+    def settle(self, form: Form) -> frozenset[At]:
+        """Take a form for negative, as a loop ends where it is not; the comparisons that are true by that."""
+        self.forms = [other for other in self.forms if other != form]
+        return frozenset(key for key, other in self.bounds.items() if other == form)
+
     def falling(self, step: int) -> list[Form]:
         """Bounds from below, which hold from some chunk, of `step` elements, of the innermost loop on."""
         forms = [form for form in self.forms if self._stride(form, self.dim) < 0]

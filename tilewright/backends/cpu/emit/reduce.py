@@ -11,9 +11,10 @@ the body must be associative and commutative.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.analysis.index import LANE, Coord, Field, Index
 from tilewright.backends.cpu.emit import memory
@@ -24,11 +25,13 @@ from tilewright.backends.llvm.casts import storage
 from tilewright.backends.llvm.elementwise import accumulate_max
 from tilewright.backends.llvm.types import I1, V, const, zero
 from tilewright.ir.types import element_type, ir_name
+from tilewright.ir.walk import among
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import (
     AddFOp,
     AddIOp,
     AndIOp,
+    CmpIOp,
     MaximumFOp,
     MaxNumFOp,
     MaxSIOp,
@@ -83,7 +86,7 @@ class Reduction:
         self.body = sink.op.regions[0].block
         self.names = [ir_name(element_type(value.type)) for value in sink.op.operands]
         self.known = self._recognise()
-        # Maxima that prefer numbers to NaN keep a second accumulator: whether a lane has seen a number.
+        # Extremes that prefer numbers to NaN keep the other one too: it crosses over where a lane has seen a number.
         self.skips_nan = self.known is not None and self.known.horizontal in ("fmax", "fmin")
 
     def _recognise(self) -> _Combiner | None:
@@ -94,6 +97,10 @@ class Reduction:
             return None
         return _Combiner(horizontal, monoid.identity(max(t.bits, 1)))
 
+    @property
+    def _smallest(self) -> bool:
+        return self.known is not None and self.known.horizontal == "fmin"
+
     # -- along the axis ------------------------------------------------------------------------------
 
     def start(self) -> list[V]:
@@ -102,7 +109,7 @@ class Reduction:
         if self.known is None:
             return [zero(t) for t in types]
         best = const(types[0], self.known.identity)
-        return [best, zero(I1.vec(self.chunking.lanes))] if self.skips_nan else [best]
+        return [best, const(types[0], -self.known.identity)] if self.skips_nan else [best]
 
     def step(self, carried: list[V], values: list[V], position: V | None) -> list[V]:
         """Take in a chunk; `position` is the axis' loop variable, None where there is no loop."""
@@ -110,23 +117,56 @@ class Reduction:
         values = [f.splat(value, self.chunking.lanes) for value in values]
         if self.known is not None:
             if self.skips_nan:  # also without a loop: it takes NaN out of the lanes
-                return self.combine(carried, [values[0], f.fcmp("ord", values[0], values[0])])
+                return self.combine(carried, values * 2)
             if position is None:
                 return values
             return self.combine(carried, values)
         first = self.chunking.first.get(self.sink.axis, 0)  # of this piece of the axis
         if position is None or position.const == first:
             return values
-        return f.if_else(f.icmp("eq", position, first), lambda: values, lambda: self.combine(carried, values))
+        both = lambda: apply_body(self.ev, self.body, [*carried, *values], self._ordered())  # noqa: E731
+        return f.if_else(f.icmp("eq", position, first), lambda: values, both)
+
+    def _ordered(self) -> dict[Operation, bool]:
+        """What comparisons of the body say of an earlier chunk and a later one, lane by lane: places grow."""
+        count, known = len(self.op.operands), dict[Operation, bool]()
+        for op in among(self.body.ops, CmpIOp):
+            left, right = (self.body.args.index(v) if v in self.body.args else -1 for v in op.operands)
+            if min(left, right) >= 0 and abs(left - right) == count and self._grows(min(left, right)):
+                predicate = str(op.attr_values()["predicate"])
+                known[op] = predicate == "ne" or predicate[1:2] == ("l" if left < right else "g")
+        return known
+
+    def _grows(self, number: int) -> bool:
+        """Whether an operand is the place along the axis, or a multiple of it."""
+        form = self.ev.analysis.integer(self.op.operands[number], self.chunking.index)
+        along = form.coords.get(self.chunking.index[self.sink.axis])
+        if along is None or along.constant is None or len(form.coords) > 1 or form.residual:
+            return False
+        first, by = form.constant.constant, along.constant
+        return first is not None and by > 0 <= first and first + by * self.sink.shape[self.sink.axis] < 1 << 31
 
     def combine(self, left: list[V], right: list[V]) -> list[V]:
         """The body applied lane by lane."""
         if self.skips_nan:
-            best = accumulate_max(
-                self.ev.f, left[0], right[0], smallest=self.known is not None and self.known.horizontal == "fmin"
-            )
-            return [best, self.ev.f.or_(left[1], right[1])]
+            ways = (self._smallest, not self._smallest)
+            pairs = zip(left, right, ways, strict=True)
+            return [accumulate_max(self.ev.f, one, other, smallest=way) for one, other, way in pairs]
         return apply_body(self.ev, self.body, [*left, *right])
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether to take in a chunk many times is to take in a multiple of it once."""
+        return self.known is not None and self.known.horizontal in ("fadd", "add")
+
+    def times(self, values: list[V], count: V) -> list[V]:
+        """A chunk so many times; nothing for none, whatever it holds."""
+        f, (value,) = self.ev.f, values
+        assert self.known is not None
+        value = f.splat(value, self.chunking.lanes)
+        number = f.splat(f.cast("trunc" if value.type.is_int else "sitofp", count, value.type.scalar), value.type.lanes)
+        many = f.mul(value, number) if value.type.is_int else f.fmul(value, number)
+        return [f.select(f.icmp("eq", count, 0), const(value.type, self.known.identity), many)]
 
     # -- row by row ----------------------------------------------------------------------------------
 
@@ -157,7 +197,8 @@ class Reduction:
         if count:
             values = self._fold(values, low, count)
         if self.skips_nan:  # where nothing but NaN was seen, the result is NaN
-            values = [self.ev.f.select(values[1], values[0], const(values[0].type, math.nan))]
+            seen = self.ev.f.fcmp("oge" if self._smallest else "ole", values[1], values[0])
+            values = [self.ev.f.select(seen, values[0], const(values[0].type, math.nan))]
         self.give(values, index)
 
     def give(self, values: list[V], index: Index) -> None:
@@ -185,8 +226,8 @@ class Reduction:
     def _fold(self, values: list[V], low: int, count: int) -> list[V]:
         f = self.ev.f
         if self.known is not None and 1 << count == values[0].type.lanes:
-            folded = [f.reduce(self.known.horizontal, values[0])]
-            return [*folded, f.reduce("or", values[1])] if self.skips_nan else folded
+            kinds = (self.known.horizontal, "fmax" if self._smallest else "fmin")
+            return [f.reduce(kind, value) for kind, value in zip(kinds, values, strict=False)]
         for bit in reversed(range(low, low + count)):
             lanes = range(values[0].type.lanes)
             clear = [lane for lane in lanes if not lane >> bit & 1]
@@ -204,8 +245,8 @@ def _without_lanes(coord: Coord, low: int, count: int) -> Coord:
     )
 
 
-def apply_body(ev: Evaluator, body: Block, args: list[V]) -> list[V]:
-    """The operations of a combine body on scalars or vectors of one lane count."""
+def apply_body(ev: Evaluator, body: Block, args: list[V], known: Mapping[Operation, bool] | None = None) -> list[V]:
+    """The operations of a combine body on scalars or vectors of one lane count; some comparisons may be known."""
     lanes = max(arg.type.lanes for arg in args)
     values: dict[SSAValue, V] = dict(zip(body.args, [ev.f.splat(arg, lanes) for arg in args], strict=True))
     for op in body.ops:
@@ -213,6 +254,9 @@ def apply_body(ev: Evaluator, body: Block, args: list[V]) -> list[V]:
             return [ev.f.splat(values[o] if o in values else ev.scalar(o), lanes) for o in op.operands]
         if isinstance(op, ConstantOp):
             values[op.results[0]] = ev.scalar(op.results[0])
+            continue
+        if known and op in known:
+            values[op.results[0]] = ev.f.splat(const(I1, int(known[op])), lanes)
             continue
         operands = [values[o] if o in values else ev.scalar(o) for o in op.operands]
         values[op.results[0]] = ev.apply(op, operands)

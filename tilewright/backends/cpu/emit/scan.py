@@ -217,8 +217,8 @@ class _Scan:
             source = [lane + by if self.reverse else lane - by for lane in range(lanes)]
             inside = [0 <= lane < lanes for lane in source]
             if self.neutral is not None:
-                # Two vectors of one shuffle: the value's lanes, and from `lanes` on neutral ones.
-                filled = [lane if kept else lanes for lane, kept in zip(source, inside, strict=True)]
+                # A rotation of two vectors, the value's lanes and, from `lanes` on, neutral ones: one instruction.
+                filled = [lane % (2 * lanes) for lane in source]
                 before = [f.shuffle(v, const(v.type, self.neutral), filled) for v in values]
                 values = apply_body(self.ev, self.body, [*before, *values])
             else:

@@ -198,8 +198,25 @@ def chunk_group(
     dims = [d for d, n in enumerate(shape) if n > 1]
     order = sorted(dims, key=lambda d: (votes[d], d), reverse=True)
     native = max(1, isa.vector_bytes // 4)
-    cap = _most_lanes(step, order[0] if order else -1, isa, widest, placed, analysis)
-    return make_chunking(shape, order, min(cap, most), native, step.axis)
+    cap = min(most, _most_lanes(step, order[0] if order else -1, isa, widest, placed, analysis))
+    enough = cap if step.axis < 0 and _go_on(step, order[:2], placed, analysis) else native
+    return make_chunking(shape, order, cap, enough, step.axis)
+
+
+def _go_on(step: Step, dims: list[int], placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> bool:
+    """Whether all that a group reads and writes in memory goes on along the second dim where the first one ends."""
+    if len(dims) < 2:
+        return False
+    inner, outer = (whole(dim, step.shape[dim]) for dim in dims)
+    for value, index in _wanted([root for root, _ in step.roots()], step.shape, placed, analysis):
+        if value in placed:
+            return False
+        if _is_address(value, placed):
+            coords, size = analysis.pointer(value, index).offset.coords, pointee_bytes(value.type)
+            known = {coord: by for coord, by in coords.items() if {field.src for field in coord} & {*dims}}
+            if known and known != {inner: Poly.of(size), outer: Poly.of(size * step.shape[dims[0]])}:
+                return False
+    return True
 
 
 def chunk_asked(step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> Chunking:

@@ -25,17 +25,19 @@ from tilewright.backends.cpu.plan.wrapped_indices import leave_out_unread_rows
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.walk import walk
+from tilewright.loops.chosen_extremes import raise_chosen_extremes
 from tilewright.loops.dot_loops import normalize_dot_loops
 from tilewright.loops.reduction_loops import Rows, normalize_reduction_loops
 from tilewright.loops.scaled_sums import take_numbers_out_of_sums
 from tilewright.loops.sink_prefetched_loads import sink_prefetched_loads
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.elementwise import DivFOp, MinSIOp, OrIOp, RemSIOp, SelectOp
+from tilewright.ops.elementwise import DivFOp, MaxSIOp, MinSIOp, OrIOp, RemSIOp, SelectOp
 from tilewright.ops.function import FuncOp
-from tilewright.ops.memory import StoreOp
+from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.ops.shape import CatOp
+from tilewright.passes.address_sums import add_places_once
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.delinearize import delinearize_loops
 from tilewright.passes.if_conversion import convert_branches
@@ -62,12 +64,13 @@ def _rewrites(isa: CpuFeatures) -> tuple[tuple[tuple[type[Operation], ...], _Rew
         ((ForOp,), delinearize_loops),
         ((ForOp,), lambda function, _: rematerialize_carried(function)),
         ((ForOp,), unroll_short_loops),
-        ((RemSIOp, MinSIOp, SelectOp), leave_out_unread_rows),
+        ((RemSIOp, MinSIOp, MaxSIOp, SelectOp), leave_out_unread_rows),
         ((ReduceOp,), lambda function, _: raise_sums_to_dots(function, tuning.SUMMED_SIZE)),
         ((ForOp, WhileOp), make_offsets_scalar),
         ((IfOp,), convert_branches),
         ((ForOp,), sink_prefetched_loads),
         ((ForOp,), lambda function, _: take_numbers_out_of_sums(function)),
+        ((ForOp,), lambda function, _: raise_chosen_extremes(function)),
         ((ForOp, ReduceOp), lambda function, decisions: normalize_reduction_loops(function, decisions, _ROWS)),
         ((DotOp,), lambda function, decisions: distribute_loops(function, isa, decisions)),
         ((DotOp,), normalize_dot_loops),
@@ -76,6 +79,7 @@ def _rewrites(isa: CpuFeatures) -> tuple[tuple[tuple[type[Operation], ...], _Rew
         ((DotOp,), swap_dot_operands),
         ((DivFOp,), divide_rows_once),
         ((CatOp,), lambda function, _: rewrite_ragged_cats(function)),
+        ((LoadOp,), lambda function, _: add_places_once(function)),
         ((ReduceOp,), unroll_reductions),
         ((StoreOp,), merge_interleaved_stores),
     )

@@ -22,6 +22,7 @@ from tilewright.backends.cpu.plan.subjects import RECIPROCAL
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.op import TileOp
+from tilewright.ir.traits import Lanewise
 from tilewright.ir.types import element_type, i1, ir_name, scalar_type, shape_of, tile_type, with_element
 from tilewright.ir.walk import every
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
@@ -43,7 +44,7 @@ class DivideByRowOp(TileOp):
     once = operand_def()
     larger = operand_def()
     result = result_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Lanewise())
 
 
 def divide_rows_once(function: FuncOp, decisions: Decisions) -> bool:

@@ -4,7 +4,8 @@ A block is often the next power of two above a row, 8,192 elements for 5,120. Th
 that are not there, and whatever is made of that alone is the same in all these chunks:
 
     for chunk = limit .. end + 1:       the masked ones, and the first one past the end
-    for chunk = end + 1 .. extent:      accumulators and tiles in scratch take in that one's values again
+    for chunk = end + 1 .. extent:      accumulators and tiles in scratch take in that one's values again; sums alone
+                                        a multiple of them, without a loop
 
 A group that only stores ends at `end`. So does what takes nothing from the same value once more: a maximum, a sum of
 zeros, a tile in scratch that nobody reads there.
@@ -166,7 +167,7 @@ def _are_dead(
     values: Iterable[SSAValue], dim: int, bound: Form, analysis: AffineAnalysis, apart: Collection[Operation] = ()
 ) -> bool:
     """Whether no store wants what is made of some values where a bound is not negative; but for what `apart` makes."""
-    for slices in (slices_of(value, dim, apart) for value in values):
+    for slices in (slices_of(value, dim, lambda use, _: use.operation in apart) for value in values):
         if slices.loads or asked_for(slices, [bound], analysis) is not None:
             return False
     return True

@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis
 from tilewright.analysis.axis import ElementFacts
-from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.elements import operand_indices, side_bit
 from tilewright.analysis.index import CONST, Index, identity, is_power_of_two
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.recompute import cost_of, is_lazy, readers_of
@@ -24,7 +24,7 @@ from tilewright.backends.cpu.plan.subjects import UNROLLED_REDUCTION
 from tilewright.backends.cpu.plan.zero_terms import first_zero
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
-from tilewright.ir.types import element_type, pointee_bytes, shape_of, tile_type
+from tilewright.ir.types import element_type, is_pointer, pointee_bytes, shape_of, tile_type
 from tilewright.ir.values import defining_op, is_tile, property_int
 from tilewright.ir.walk import among, every
 from tilewright.ops.broadcast import BroadcastOp
@@ -32,7 +32,7 @@ from tilewright.ops.elementwise import AddFOp, AddIOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, is_volatile
 from tilewright.ops.reduce import ReduceOp, single_operation
-from tilewright.ops.shape import ReshapeOp, SplitOp, TransOp
+from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, SplitOp, TransOp
 from tilewright.ops.spec import spec_of
 from tilewright.passes.building import Builder
 from tilewright.passes.rewriting import insert_before, replace
@@ -40,11 +40,15 @@ from tilewright.passes.rewriting import insert_before, replace
 
 def unroll_reductions(function: FuncOp, decisions: Decisions) -> bool:
     """Rewrite all such reductions of a function; says whether there were any."""
-    found = [op for op in every(function, ReduceOp) if _is_short(op)]
-    if not found:
+    reductions = [op for op in every(function, ReduceOp) if _is_private(op)]
+    if not reductions:
         return False
     analysis, changed = AffineAnalysis(facts=ElementFacts(function)), False
-    for op in found:
+    for op in reductions:
+        while (bit := _joined_bit(op, analysis)) is not None:
+            _combine_sides(op, bit)
+            changed = True
+    for op in filter(_is_short, reductions):
         count = decisions.note(UNROLLED_REDUCTION, op, _slices(op, analysis))
         if count is not None:
             _rewrite(op, count)
@@ -53,12 +57,16 @@ def unroll_reductions(function: FuncOp, decisions: Decisions) -> bool:
 
 
 def _is_short(op: ReduceOp) -> bool:
-    """Whether a reduction combines a few elements of one tile, that nobody else wants, by one operation, many times."""
+    """Whether a reduction combines a few elements, many times."""
     shape = shape_of(op.operands[0].type)
     extent = shape[property_int(op, "axis")]
     few = 1 < extent <= tuning.UNROLLED_ITERATIONS and is_power_of_two(extent)
-    many = math.prod(shape) // extent >= tuning.UNROLLED_ROWS
-    return few and many and len(op.operands) == 1 and op.operands[0].has_one_use() and _combined(op) is not None
+    return few and math.prod(shape) // extent >= tuning.UNROLLED_ROWS
+
+
+def _is_private(op: ReduceOp) -> bool:
+    """Whether a reduction combines elements of one tile, that nobody else wants, by one operation."""
+    return len(op.operands) == 1 and op.operands[0].has_one_use() and _combined(op) is not None
 
 
 def _combined(op: ReduceOp) -> Operation | None:
@@ -100,6 +108,47 @@ def _slices(op: ReduceOp, analysis: AffineAnalysis) -> Answer[int]:
     sums = isinstance(_combined(op), AddFOp | AddIOp)
     end = max(1, first_zero(value, axis, analysis)) if sums else extent
     return Yes(end, f"{end} slices, element by element")
+
+
+# --- sides of joins ---------------------------------------------------------------------------------------------------
+
+
+def _joined_bit(op: ReduceOp, analysis: AffineAnalysis) -> int | None:
+    """The bit of the place along the dim that tells sides of a join apart, if each load is as good for half of them."""
+    value, axis = op.operands[0], property_int(op, "axis")
+    stack, seen, found = [(value, identity(shape_of(value.type)))], set[tuple[SSAValue, Index]](), None
+    while stack:
+        key = stack.pop()
+        maker = defining_op(key[0])
+        if key in seen or not is_tile(key[0]) or maker is None or not is_lazy(maker):
+            continue
+        seen.add(key)
+        parts = operand_indices(*key)
+        if among([maker], LoadOp) and not _along_others(*parts[0], axis, analysis):
+            return None
+        if among([maker], JoinOp, CatOp):
+            (bit,) = side_bit(maker, *key)
+            if [field.src for field in bit] == [axis]:
+                found = bit[0].lo
+        stack += [part for part in parts if not is_pointer(element_type(part[0].type))]
+    return found
+
+
+def _combine_sides(op: ReduceOp, bit: int) -> None:
+    """Let a reduction take what elements are combined to whose places along the dim differ in one bit."""
+    value, axis = op.operands[0], property_int(op, "axis")
+    shape, element = list(shape_of(value.type)), element_type(value.type)
+    parts = [*shape[:axis], shape[axis] >> bit + 1, 2, 1 << bit, *shape[axis + 1 :]]
+    order = [*(dim for dim in range(len(parts)) if dim != axis + 1), axis + 1]
+    halved = [*shape[:axis], shape[axis] // 2, *shape[axis + 1 :]]
+    kinds = [tile_type(tuple(parts[dim] for dim in order[:n]), element) for n in (len(order), len(order) - 1)]
+    b, kind, body = Builder(op), tile_type(tuple(halved), element), _combined(op)
+    assert body is not None
+    apart = b.viewed(value, tile_type(tuple(parts), element))
+    split = SplitOp.build_op([b.make(TransOp, kinds[0], apart, order=tuple(order))], kinds[1:] * 2)
+    insert_before(split, op)
+    sides = [b.make(ReshapeOp, kind, side) for side in split.results]
+    op.operands[0] = b.again(body, kind, *sides)
 
 
 def _is_broadcast(value: SSAValue) -> bool:

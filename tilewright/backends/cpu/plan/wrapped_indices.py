@@ -5,36 +5,39 @@
     ... tt.store ..., mask %m < %M              ... tt.store ..., mask %m < %M
 
 Kernels write `m % M`, `tl.minimum(m, M - 1)` or `tl.where(m < M, m, 0)` to stay inside of a tensor without a mask.
-Below `M` these are `m` itself, and the rows from `M` on are not stored. So the loads leave those rows out, and their
-addresses are affine in `m`.
+Below `M` these are `m` itself, and the rows from `M` on are not stored, or something else is chosen for them. So the
+loads leave those rows out, and their addresses are affine in `m`. So with `tl.maximum(m, 0)` and what lies below 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue, Use
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly
 from tilewright.analysis.index import ZERO, Index, whole
 from tilewright.analysis.slices import Slices, slices_of
-from tilewright.analysis.unread import asked_for
+from tilewright.analysis.unread import asked_for, implies
 from tilewright.backends.cpu.plan.subjects import WRAPPED
 from tilewright.base.assumptions import POSITIVE_DIVISORS, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, i1, shape_of, tile_type
-from tilewright.ir.values import defining_op, is_tile
-from tilewright.ir.walk import walk
+from tilewright.ir.values import defining_op, is_inside, is_tile
+from tilewright.ir.walk import among, walk
 from tilewright.ops.broadcast import BroadcastOp, SplatOp
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.elementwise import CmpIOp, MinSIOp, RemSIOp, SelectOp
+from tilewright.ops.elementwise import CmpIOp, MaxSIOp, MinSIOp, RemSIOp, SelectOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import ReshapeOp
 from tilewright.ops.signs import never_negative
 from tilewright.passes.building import Builder
 from tilewright.passes.rewriting import replace
+
+_COMPARED: dict[type[Operation], str] = {RemSIOp: "slt", MinSIOp: "sle", MaxSIOp: "sge"}
+"""How an index compares with its bound where that does not hold it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ def leave_out_unread_rows(function: FuncOp, decisions: Decisions) -> bool:
         held = _recognise(op)
         if held is None:
             continue
-        slices = slices_of(op.results[0], held.dim)
+        slices = _slices(held, analysis)
         if not slices.loads:  # no address is made of it
             continue
         if decisions.note(WRAPPED, op, _unread(held, slices, analysis)) is not None:
@@ -74,8 +77,19 @@ def leave_out_unread_rows(function: FuncOp, decisions: Decisions) -> bool:
     return changed
 
 
+def _slices(held: _Held, analysis: AffineAnalysis) -> Slices:
+    """What is made of an index where it is not held: a choice may leave out the rest."""
+    wanted = _form(held, analysis)
+
+    def left_out(use: Use, dim: int) -> bool:
+        choices = among([use.operation], SelectOp) if use.index == 1 else []
+        return wanted is not None and any(implies(op.operands[0], dim, wanted, analysis) for op in choices)
+
+    return slices_of(held.op.results[0], held.dim, left_out)
+
+
 def _recognise(op: Operation) -> _Held | None:
-    if not isinstance(op, RemSIOp | MinSIOp | SelectOp) or element_type(op.results[0].type) == i1:
+    if not among([op], SelectOp, *_COMPARED) or element_type(op.results[0].type) == i1:
         return None
     shape = shape_of(op.results[0].type)
     dims = [dim for dim, extent in enumerate(shape) if extent > 1]
@@ -88,11 +102,9 @@ def _recognise(op: Operation) -> _Held | None:
             return None
         return _Held(op, plain, test.attr_values()["predicate"], test.lhs, test.rhs, dims[0])
     plain, bound = op.operands
-    if isinstance(op, MinSIOp):
-        if isinstance(defining_op(plain), (SplatOp, ConstantOp)):
-            plain, bound = bound, plain
-        return _Held(op, plain, "sle", plain, bound, dims[0])
-    return _Held(op, plain, "slt", plain, bound, dims[0])
+    if not isinstance(op, RemSIOp) and isinstance(defining_op(plain), (SplatOp, ConstantOp)):
+        plain, bound = bound, plain
+    return _Held(op, plain, _COMPARED[type(op)], plain, bound, dims[0])
 
 
 def _unread(held: _Held, slices: Slices, analysis: AffineAnalysis) -> Answer[_Held]:
@@ -102,8 +114,17 @@ def _unread(held: _Held, slices: Slices, analysis: AffineAnalysis) -> Answer[_He
     wanted = _form(held, analysis)
     if wanted is None:
         return No("the index is not affine, or its bound is not one number", held.op)
+    varying = wanted.constant.atoms()
+    if any(_varies(value, loop) for value in varying for loop in slices.carriers):
+        return No("another iteration, with other bounds, may store what is read", held.op)
     no = asked_for(slices, [wanted], analysis)
     return no or Yes(held, "rows past the end are not read, as they are not stored")
+
+
+def _varies(value: SSAValue, loop: Operation) -> bool:
+    """Whether iterations of a loop may have different numbers for a value."""
+    made_by = value.owner.parent_op() if isinstance(value.owner, Block) else value.owner
+    return made_by is loop or (made_by is not None and is_inside(made_by, loop))
 
 
 def _along(shape: tuple[int, ...], dim: int) -> Index:

@@ -11,11 +11,12 @@ One internal noinline function per shape keeps the accumulators in registers ove
 Where the instruction multiplies 2x2 blocks, accumulators are such blocks (`mmla`).
 
 `emit_dot` loops rows outside and panels inside, so that A streams once while the panels stay in cache. Where it is told
-of how many rows, half a block or less that is left at the end goes to a kernel of few rows.
+of how many rows and columns, half a block or less that is left at the end goes to a kernel of few rows, of few vectors.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
@@ -46,6 +47,7 @@ from tilewright.backends.llvm.types import (
 Place = Literal["packed", "whole", "cut"]
 _PARAMS = (PTR, I64, PTR, I64, PTR, I64, I1, PTR, I64, I64)
 _ATTRS = "nounwind noinline"
+_LATENCY = 8  # accumulators that two multiply-adds a cycle need; kernels with fewer have a set for each of some words
 
 
 def emit_dot(module: Module, plan: DotPlan, place: Place, *, part: bool) -> str:
@@ -101,8 +103,8 @@ def _row_block(f: Function, plan: DotPlan, row: V, mr: int, place: Place) -> Non
     bias = _offset_bias(f, plan, mr, a_row, a_stride, words) if b_is_offset(plan, f.module) else NULL
     column_bytes = plan.panel_columns * ELEM[plan.acc].bytes
 
-    def call(panel: V, nv: int, masked: bool) -> None:
-        step, columns = const(I64, nv * plan.lanes * plan.word_bytes), const(I64, plan.n)
+    def call(panel: V, nv: int, masked: bool, packed: int) -> None:
+        step, columns = const(I64, packed * plan.lanes * plan.word_bytes), const(I64, plan.n)
         if place == "packed":
             b_panel = f.gep(f.gep(b, f.mul(panel, b_stride)), f.mul(first, step))
         else:  # `first` is the number of columns that exist
@@ -113,12 +115,18 @@ def _row_block(f: Function, plan: DotPlan, row: V, mr: int, place: Place) -> Non
         end = (last, f.sub(part[1], f.mul(panel, plan.panel_columns))) if last is not None else ()
         f.call(kernel, VOID, (c, acc_stride, a_row, a_stride, b_panel, words, fresh, bias, step, columns, *end))
 
+    few = plan.nv // 2 if part else 0
     if plan.panels:
-        with f.loop(0, _blocks(f, 10, plan.panels, plan.panel_columns), unroll=False) as loop:
-            call(loop.index, plan.nv, False)
+        whole = _blocks(f, 10, plan.panels, plan.panel_columns, few * plan.lanes)
+        with f.loop(0, whole, unroll=False) as loop:
+            call(loop.index, plan.nv, False, plan.nv)
+        if few:
+            some = f.icmp("sgt", part[1], f.mul(whole, plan.panel_columns))
+            with f.if_(f.and_(some, f.icmp("slt", whole, plan.panels))):
+                call(whole, few, False, plan.nv)
     if plan.tail_vectors:
         with _beyond(f, 10, plan.panels * plan.panel_columns):
-            call(const(I64, plan.panels), plan.tail_vectors, plan.tail_columns > 0)
+            call(const(I64, plan.panels), plan.tail_vectors, plan.tail_columns > 0, plan.tail_vectors)
 
 
 def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool, place: Place, *, part: bool) -> str:
@@ -137,22 +145,24 @@ def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool,
     c, c_stride, a, a_stride, b, words, fresh, bias, step, columns, *end = f.args
     acc_t = ELEM[plan.acc].vec(plan.lanes)
     word_t, vector_bytes = word_type(plan), plan.lanes * plan.word_bytes
-    if place == "packed":
+    if place == "packed" and not part:
         step = const(I64, nv * vector_bytes)
     exist = _existing(f, plan, nv, tail, columns, place)
     numbers = [f.intrinsic("smin", const(I64, i), end[0]) if part else const(I64, i) for i in range(mr)]
     rows = [f.gep(a, f.mul(a_stride, number)) for number in numbers]
     accumulators = mmla.count_blocks(mr, nv) if plan.family == "mmla" else mr * nv
-    with f.loop(0, words, init=[zero(acc_t)] * accumulators, unroll=False) as loop:
-        row = f.gep(b, f.mul(loop.index, step))
+
+    def multiplied(sums: list[V], word: V) -> list[V]:
+        row = f.gep(b, f.mul(word, step))
         places = [f.gep(row, j * vector_bytes) for j in range(nv)]
         vectors = [
             f.load(word_t.vec(plan.lanes), at) if mask is None else f.masked_load(word_t.vec(plan.lanes), at, mask)
             for at, mask in zip(places, exist, strict=True)
         ]
-        left = [f.gep(at, loop.index, word_t) for at in rows]
-        loop.next(*_multiply_words(f, plan, list(loop.values), left, vectors))
-    results = mmla.rows_of_blocks(f, loop.results, mr, nv) if plan.family == "mmla" else loop.results
+        return _multiply_words(f, plan, sums, [f.gep(at, word, word_t) for at in rows], vectors)
+
+    sums = _over_words(f, words, zero(acc_t), accumulators, multiplied)
+    results = mmla.rows_of_blocks(f, sums, mr, nv) if plan.family == "mmla" else sums
     if b_is_offset(plan, module):
         for i in range(mr):
             row_bias = f.splat(f.load(I32, f.gep(bias, 4 * i)), plan.lanes)
@@ -171,6 +181,23 @@ def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool,
     )
     f.ret()
     return name
+
+
+def _over_words(f: Function, words: V, start: V, count: int, multiply: Callable[[list[V], V], list[V]]) -> list[V]:
+    """So many accumulators over all words; few of them in sets, one for each of some words, added at the end."""
+    sets = max(1, _LATENCY // count)
+    whole = f.sub(words, f.op("urem", words, sets)) if sets > 1 else words
+    with f.loop(0, whole, sets, init=[start] * (sets * count), unroll=False) as loop:
+        parts = [loop.values[n * count : (n + 1) * count] for n in range(sets)]
+        made = [multiply(list(part), f.add(loop.index, n)) for n, part in enumerate(parts)]
+        loop.next(*[value for sums in made for value in sums])
+    if sets == 1:
+        return loop.results
+    add = f.fadd if start.type.is_float else f.add
+    sums = [functools.reduce(add, loop.results[n::count]) for n in range(count)]
+    with f.loop(whole, words, init=sums, unroll=False) as loop:
+        loop.next(*multiply(list(loop.values), loop.index))
+    return loop.results
 
 
 def _existing(f: Function, plan: DotPlan, nv: int, tail: int, columns: V, place: Place) -> list[V | None]:
