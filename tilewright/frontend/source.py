@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from tilewright.base.callable import BlockFunction
 from tilewright.base.errors import LanguageValueError
 from tilewright.base.location import Location
+from tilewright.base.syntax import parse
 
 _ATTRIBUTE = "_kernel_source"
 _texts = itertools.count(1)
@@ -213,7 +214,7 @@ def _parse_function(source: KernelSource) -> tuple[ast.FunctionDef, int]:
     head = ["if 1:\n"] if indent else []  # keeps columns true, which dedenting would not
     for end in _candidate_ends(lines, first, indent):
         try:
-            body = ast.parse("".join([*head, *lines[first:end]])).body
+            body = parse("".join([*head, *lines[first:end]])).body
         except SyntaxError:
             continue
         if head:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilewright.base.callable import every_block_function
 from tilewright.base.refusal import Refusal
+from tilewright.base.syntax import parse
 from tilewright.compile import ast_source
 from tilewright.compile import kernel as compiled
 from tilewright.compile.backend_face import make_backend
@@ -76,7 +77,7 @@ class KernelMembers:
 
     def parse(self) -> ast.Module:
         """The syntax tree of the function."""
-        return ast.parse(self.src)
+        return parse(self.src)
 
     @property
     def src(self) -> str:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tilewright.base.syntax import parse
 from tilewright.layouts import distributed, shared
 from tilewright.layouts.distributed import dim_names
 from tilewright.layouts.f2 import LayoutError
@@ -68,7 +69,7 @@ def read(text: str) -> LinearLayout:
     if not re.match(r"\s*\w+\s*\(", text):
         return parsed(text.removeprefix("#tw.layout<").removesuffix(">").strip('" '))
     try:
-        call = ast.parse(text.strip(), mode="eval").body
+        call = parse(text.strip(), mode="eval").body
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             raise ValueError(text)
         made = CONSTRUCTORS.get(call.func.id)

@@ -16,6 +16,8 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from tilewright.base.syntax import code_of, parse
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -25,20 +27,20 @@ def unguarded(fn: _F) -> _F:
     Args:
         fn: a function with source, whose own name it may call.
     """
-    tree = ast.parse(textwrap.dedent(inspect.getsource(fn)))
+    tree = parse(textwrap.dedent(inspect.getsource(fn)))
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
     definition.decorator_list = []
     space = {**vars(builtins), **fn.__globals__}
     read = {node.id for node in ast.walk(definition) if isinstance(node, ast.Name)} - {fn.__name__}
     names = sorted(read & space.keys() - set(fn.__code__.co_varnames))
-    around = ast.parse(f"def around({', '.join(names)}):\n    return {fn.__name__}")
+    around = parse(f"def around({', '.join(names)}):\n    return {fn.__name__}")
     outer = around.body[0]
     assert isinstance(outer, ast.FunctionDef)
     outer.body.insert(0, definition)
     ast.increment_lineno(definition, fn.__code__.co_firstlineno - 1)
     scope = {"__name__": fn.__module__}
     flags = __future__.annotations.compiler_flag
-    exec(compile(around, fn.__code__.co_filename, "exec", flags=flags, dont_inherit=True), scope)
+    exec(code_of(around, fn.__code__.co_filename, "exec", flags=flags), scope)
     made: Any = scope["around"]
     return cast(_F, made(**{name: space[name] for name in names}))

@@ -23,6 +23,7 @@ from typing import Any
 
 from tilewright.backends.reference import hooks
 from tilewright.base.callable import BlockFunction
+from tilewright.base.syntax import code_of, parse
 from tilewright.frontend.source import KernelSource, source_of
 from tilewright.ops.values import constexpr
 
@@ -53,7 +54,7 @@ def python_of(fn: BlockFunction) -> Callable[..., Any]:
 def _make(source: KernelSource, original: Any) -> Callable[..., Any]:
     tree = _Rewriter(source).function(copy.deepcopy(source.tree))
     # Free variables of the function must be free in the new code too: it is compiled inside a function that has them.
-    outer = ast.parse(f"def outer({', '.join([HOOKS, *original.__code__.co_freevars])}): pass")
+    outer = parse(f"def outer({', '.join([HOOKS, *original.__code__.co_freevars])}): pass")
     holder = outer.body[0]
     assert isinstance(holder, ast.FunctionDef)
     name, tree.name = tree.name, _FUNCTION  # under its own name it would be a variable of `outer` to itself
@@ -61,7 +62,7 @@ def _make(source: KernelSource, original: Any) -> Callable[..., Any]:
     for node in (holder, *holder.args.args):
         ast.copy_location(node, source.tree)
     ast.fix_missing_locations(ast.increment_lineno(outer, source.line_offset))
-    code = _inner(_inner(compile(outer, source.file, "exec"), "outer"), _FUNCTION)
+    code = _inner(_inner(code_of(outer, source.file, "exec"), "outer"), _FUNCTION)
     code = _remember(code.replace(co_name=name), original.__qualname__)
     cells = dict(zip(original.__code__.co_freevars, original.__closure__ or (), strict=True))
     cells[HOOKS] = types.CellType(hooks)

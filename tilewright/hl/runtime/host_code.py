@@ -18,6 +18,7 @@ import torch
 
 import tilewright
 from tilewright import lazy_module
+from tilewright.base.syntax import code_of
 from tilewright.hl.runtime.loaded import Loaded
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Host:
         recorder = _Recorder(tree, loaded.names)
         module = ast.fix_missing_locations(ast.Module([recorder.visit(tree)], []))
         made: dict[str, Any] = {}
-        exec(compile(module, loaded.generated, "exec"), made)
+        exec(code_of(module, loaded.generated, "exec"), made)
         self._function: FunctionType = made[tree.name]
         self._sites = recorder.sites
         self.varying = recorder.varying

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from tilewright.base.syntax import code_of, parse
 from tilewright.hl.trace import builtins
 from tilewright.hl.trace.source import Source
 
@@ -37,7 +38,7 @@ def keeping(function: Callable[..., Any], source: Source) -> Callable[..., Any]:
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     }
     names = {**function.__globals__, **cells, _KEPT: _kept}
-    exec(compile(ast.fix_missing_locations(ast.Module([tree], [])), source.file, "exec"), names)
+    exec(code_of(ast.fix_missing_locations(ast.Module([tree], [])), source.file, "exec"), names)
     made = names[tree.name]
     assert isinstance(made, FunctionType)
     made.__defaults__ = function.__defaults__
@@ -93,7 +94,7 @@ def _root(target: ast.expr) -> str | None:
 
 
 def _loaded(target: ast.expr) -> Any:
-    return ast.parse(ast.unparse(target), mode="eval").body
+    return parse(ast.unparse(target), mode="eval").body
 
 
 def _call(target: ast.expr, value: ast.expr) -> ast.Call:

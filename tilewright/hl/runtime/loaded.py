@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import tilewright
 from tilewright import errors, lazy_module
+from tilewright.base.syntax import parse
 from tilewright.hl import exc
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Loaded:
         """The text of the host function, which is the last of the module."""
         lines = linecache.cache[self.generated][2]  # type: ignore[misc]
         first = max(at for at, line in enumerate(lines) if line.startswith(f"def {self._function.__name__}("))
-        (tree,) = ast.parse("".join(lines[first:])).body
+        (tree,) = parse("".join(lines[first:])).body
         assert isinstance(tree, ast.FunctionDef)
         return ast.increment_lineno(tree, first)
 
