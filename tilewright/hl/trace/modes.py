@@ -399,9 +399,8 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
             return record_whole(trace, function, name, args, kwargs, _sampled(function, args, kwargs))
         recipe = RECIPES.get(name)
         if recipe is not None:
-            if trace.sampling.round == 0:  # what PyTorch takes once it takes with other primes
-                with trace.silence():
-                    _check(name, function, args, kwargs)
+            with trace.silence():
+                _check(name, function, args, kwargs)
             with self:
                 made = recipe(*args, **kwargs)
             if made is not NotImplemented:
