@@ -23,6 +23,7 @@ from tilewright.base.lazy import torch_needed as torch_needed
 with kept():
     from tilewright import language
     from tilewright.base import errors
+    from tilewright.base import syntax as syntax
     from tilewright.base.checks import UNINITIALISED, parse_checks
     from tilewright.base.errors import (
         CompilationError,

@@ -110,7 +110,7 @@ def test_decorators_of_many_lines_are_passed_by(monkeypatch: pytest.MonkeyPatch)
 
     texts: list[str] = []
     parse = ast.parse
-    monkeypatch.setattr(ast, "parse", lambda *given: texts.append(given[0]) or parse(*given))
+    monkeypatch.setattr(ast, "parse", lambda *given, **named: texts.append(given[0]) or parse(*given, **named))
     assert source_of(plain).text == "def plain(x):\n    return x\n" and len(texts) == 1
     assert source_of(kernel).text == "def kernel(x):\n    return x\n"  # after trying what looks like a function
     monkeypatch.undo()

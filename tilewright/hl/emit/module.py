@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.base.syntax import parse
+from tilewright import syntax
 from tilewright.hl import exc
 from tilewright.hl.constexpr import ConstExpr
 from tilewright.hl.emit.carry import count_readers
@@ -200,13 +200,13 @@ class _Launcher(ast.NodeTransformer):
         replaced = named if self.decision.portable else None
         if replaced is cdiv or replaced is next_power_of_2:
             self.changed = True
-            node.func = parse(f"tilewright.{replaced.__name__}", mode="eval").body
+            node.func = syntax.parse(f"tilewright.{replaced.__name__}", mode="eval").body
         if (
             getattr(named, "host_constant", False) and place in self.traced.constants
         ):  # else in an arm that is not taken
             self.changed = True
             value = self._constant(self.traced.constants[place])
-            return ast.copy_location(parse(value, mode="eval").body, node)
+            return ast.copy_location(syntax.parse(value, mode="eval").body, node)
         return self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
@@ -240,7 +240,7 @@ class _Launcher(ast.NodeTransformer):
         if launch is None:
             return self.generic_visit(node)
         self.changed = True
-        return ast.copy_location(parse(launch).body[0], node)
+        return ast.copy_location(syntax.parse(launch).body[0], node)
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         arm = self.traced.folded.get(node.lineno)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tilewright.base.syntax import parse
+from tilewright import syntax
 from tilewright.hl import exc
 from tilewright.hl.symbols import Sym
 from tilewright.hl.trace.samples import sample_of
@@ -102,13 +102,13 @@ def _called(trace: Trace, text: str, names: list[str], given: list[Any], like: A
 
 def _definition(text: str) -> tuple[str, list[str]]:
     """(name of the last function in a text, the text)."""
-    functions = [node for node in parse(text).body if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in syntax.parse(text).body if isinstance(node, ast.FunctionDef)]
     if not functions:
         raise exc.InvalidAPIUsage(
             "the text defines no function", hint="write `def name(...):`, or use hl.inline_triton"
         )
     for function in functions:
-        function.decorator_list = [parse("tilewright.jit", mode="eval").body]
+        function.decorator_list = [syntax.parse("tilewright.jit", mode="eval").body]
     return functions[-1].name, ["\n\n\n".join(ast.unparse(function) for function in functions)]
 
 

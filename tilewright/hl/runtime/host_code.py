@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import tilewright
-from tilewright import lazy_module
-from tilewright.base.syntax import code_of
+from tilewright import lazy_module, syntax
 from tilewright.hl.runtime.loaded import Loaded
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class Host:
         recorder = _Recorder(tree, loaded.names)
         module = ast.fix_missing_locations(ast.Module([recorder.visit(tree)], []))
         made: dict[str, Any] = {}
-        exec(code_of(module, loaded.generated, "exec"), made)
+        exec(syntax.code_of(module, loaded.generated, "exec"), made)
         self._function: FunctionType = made[tree.name]
         self._sites = recorder.sites
         self.varying = recorder.varying

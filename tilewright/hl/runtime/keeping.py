@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tilewright.base.syntax import code_of, parse
+from tilewright import syntax
 from tilewright.hl.trace import builtins
 from tilewright.hl.trace.source import Source
 
@@ -38,7 +38,7 @@ def keeping(function: Callable[..., Any], source: Source) -> Callable[..., Any]:
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     }
     names = {**function.__globals__, **cells, _KEPT: _kept}
-    exec(code_of(ast.fix_missing_locations(ast.Module([tree], [])), source.file, "exec"), names)
+    exec(syntax.code_of(ast.fix_missing_locations(ast.Module([tree], [])), source.file, "exec"), names)
     made = names[tree.name]
     assert isinstance(made, FunctionType)
     made.__defaults__ = function.__defaults__
@@ -94,7 +94,7 @@ def _root(target: ast.expr) -> str | None:
 
 
 def _loaded(target: ast.expr) -> Any:
-    return parse(ast.unparse(target), mode="eval").body
+    return syntax.parse(ast.unparse(target), mode="eval").body
 
 
 def _call(target: ast.expr, value: ast.expr) -> ast.Call:

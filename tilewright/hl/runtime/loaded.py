@@ -11,8 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import tilewright
-from tilewright import errors, lazy_module
-from tilewright.base.syntax import parse
+from tilewright import errors, lazy_module, syntax
 from tilewright.hl import exc
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class Loaded:
         """The text of the host function, which is the last of the module."""
         lines = linecache.cache[self.generated][2]  # type: ignore[misc]
         first = max(at for at, line in enumerate(lines) if line.startswith(f"def {self._function.__name__}("))
-        (tree,) = parse("".join(lines[first:])).body
+        (tree,) = syntax.parse("".join(lines[first:])).body
         assert isinstance(tree, ast.FunctionDef)
         return ast.increment_lineno(tree, first)
 

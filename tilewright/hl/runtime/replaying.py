@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tilewright import lazy_module
-from tilewright.base.syntax import parse
+from tilewright import lazy_module, syntax
 from tilewright.compiler.called import Called
 from tilewright.hl.constexpr import ConstExpr, plain
 from tilewright.hl.runtime.guard import make_holds
@@ -117,7 +116,7 @@ def _given(
     where = {name: at if at < positional else -1 for at, name in enumerate(bound.parameters)}
     where |= {name: positional + at for at, name in enumerate(names)}
     texts = [text for text, _ in bound.traced.guards]
-    nodes = [node for text in texts for node in ast.walk(parse(text))]
+    nodes = [node for text in texts for node in ast.walk(syntax.parse(text))]
     free = varying - {node.id for node in nodes if isinstance(node, ast.Name)}
     return [
         replays.Argument(value, where[name], name in free and type(value) in (int, float))

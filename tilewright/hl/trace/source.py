@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from tilewright import errors
-from tilewright.base.syntax import code_of, parse
+from tilewright import errors, syntax
 from tilewright.hl import exc
 from tilewright.hl.trace.rewrite import rewritten
 
@@ -63,7 +62,7 @@ class Source:
                 hint="put the kernel into a .py file or a notebook cell: its text is what is compiled",
             ) from None
         head = ["if 1:\n"] if lines[0][:1].isspace() else []
-        body: Any = parse("".join(["\n"] * (first - 1 - len(head)) + head + lines))  # with the lines of the file
+        body: Any = syntax.parse("".join(["\n"] * (first - 1 - len(head)) + head + lines))  # with the lines of the file
         definition = body.body[0].body[0] if head else body.body[0]
         if not isinstance(definition, ast.FunctionDef):
             raise exc.SourceNotAvailable(
@@ -83,11 +82,13 @@ class Source:
             device: whether it stands in a loop over tiles, where truths may be known late.
             test: whether nothing but its truth counts.
         """
-        return self._code(node, lambda: code_of(ast.Expression(rewritten(node, device, test)), self.file, "eval"))
+        return self._code(
+            node, lambda: syntax.code_of(ast.Expression(rewritten(node, device, test)), self.file, "eval")
+        )
 
     def statement(self, node: ast.stmt, device: bool = False) -> CodeType:
         """Code that executes `node`; `device` says whether it stands in a loop over tiles."""
-        return self._code(node, lambda: code_of(ast.Module([rewritten(node, device)], []), self.file, "exec"))
+        return self._code(node, lambda: syntax.code_of(ast.Module([rewritten(node, device)], []), self.file, "exec"))
 
     def assignment(self, target: ast.expr) -> CodeType:
         """Code that assigns the name `__item` to a target."""
@@ -95,7 +96,7 @@ class Source:
         def make() -> CodeType:
             item = ast.copy_location(ast.Name("__item", ast.Load()), target)
             node = ast.copy_location(ast.Assign([target], item), target)
-            return code_of(ast.Module([node], []), self.file, "exec")
+            return syntax.code_of(ast.Module([node], []), self.file, "exec")
 
         return self._code(target, make)
 
@@ -147,7 +148,7 @@ def _lines(function: Callable[..., Any]) -> tuple[list[str], int]:
 def _last_line(lines: list[str], first: int) -> int:
     """Where the function ends whose decorators begin in a line. `inspect` would look at every token, in Python."""
     with suppress(SyntaxError):  # of what else stands there
-        for node in parse("".join(lines)).body:
+        for node in syntax.parse("".join(lines)).body:
             starts = [part.lineno for part in (node, *getattr(node, "decorator_list", ()))]
             if first in starts and node.end_lineno is not None:
                 return node.end_lineno

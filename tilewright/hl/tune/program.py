@@ -26,8 +26,7 @@ from typing import Any, Protocol
 import torch
 
 import tilewright
-from tilewright import testing
-from tilewright.base.syntax import parse
+from tilewright import syntax, testing
 from tilewright.hl.config import Config
 from tilewright.hl.runtime.loaded import Loaded
 from tilewright.hl.tune import fork_server
@@ -83,7 +82,7 @@ def program_of(bound: Generated, config: Config) -> Program:
         NotPortable: the host code uses a name whose value cannot be pickled.
     """
     module = bound.module(config)
-    used = {node.id for node in ast.walk(parse(module.text)) if isinstance(node, ast.Name)}
+    used = {node.id for node in ast.walk(syntax.parse(module.text)) if isinstance(node, ast.Name)}
     scope = {**bound.scope, **bound.traced.captured}
     found = {name: scope[name] for name in sorted(used & scope.keys())}
     modules = {name: value.__name__ for name, value in found.items() if isinstance(value, ModuleType)}
