@@ -16,7 +16,7 @@ from tests.fuzz.case import Statement
 from tests.fuzz.combine import DOTS, STORED, dot_facts, epilogue
 from tests.fuzz.generator import Generator
 from tests.fuzz.spellings import every
-from tests.fuzz.values import Value
+from tests.fuzz.values import TYPES, Value
 from tests.fuzz.walks import BEYOND, WALKS, Iterations
 
 
@@ -101,6 +101,7 @@ class _Operand:
         self.strides = tuple(str(n) if n == 1 else g.number(n) for n in strides)
         self.rows, self.name = rows, g.fresh("q")
         whole = strides[1 if rows else 0] == 1 and strides[0 if rows else 1] % 16 == 0 and before % 16 == 0
+        whole = whole and self.shape[1] * TYPES[dtype][1] >= 128  # bits of a row of the block
         described = ["descriptor"] * (2 * (whole and g.params[self.array].aligned))
         self.how = g.random.choice(("offsets", "pointers", "pointers", "offsets", "block pointer", *described))
         if self.how == "pointers":
