@@ -102,15 +102,14 @@ def float_operator(g: Generator) -> None:
         divide(g, a, b)
         return
     special = a.special or b.special
-    fused = g.fused and a.dtype in WIDE_FLOATS
     if operation == "*":
         grain = a.grain * b.grain if a.grain and b.grain else None
         err = a.mag * b.err + b.mag * a.err + a.err * b.err
         known = facts(a.dtype, a.mag * b.mag, grain, err, special=special)
-        known["product"] = fused and known["grain"] is None
+        known["product"] = g.fused and known["grain"] is None
     else:
         grain = min(a.grain, b.grain) if a.grain and b.grain else None
-        inexact = fused and (a.product or b.product)
+        inexact = g.fused and (a.product or b.product)
         known = facts(a.dtype, a.mag + b.mag, grain, a.err + b.err, special=special, inexact=inexact)
     g.define(f"{a.name} {operation} {b.name}", broadcasts(a, b), a.dtype, **known)
 
