@@ -38,7 +38,7 @@ class Replays:
 
     Args:
         observed: makes all others.
-        lock: held while texts are read, as Python 3.11 does not read two at once, and what is known changes.
+        lock: held while what is known changes.
     """
 
     def __init__(self, observed: Callable[..., Any], lock: AbstractContextManager[Any]) -> None:

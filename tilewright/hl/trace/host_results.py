@@ -81,6 +81,7 @@ def _broadcast(function: Callable[..., Any], operands: list[torch.Tensor], args:
 
 
 def _broadcast_sizes(shapes: Sequence[Sequence[int]]) -> Iterator[int]:
+    """As `torch.broadcast_shapes`, which imports sympy."""
     rank = max(map(len, shapes))
     for sizes in zip(*([1] * (rank - len(shape)) + list(shape) for shape in shapes), strict=True):
         own = {size for size in sizes if size != 1} or {1}

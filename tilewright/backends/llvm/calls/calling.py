@@ -221,6 +221,36 @@ done:
 """
 
 _CALL = f"""
+; Whether what an entry asks for ahead of a call says that it is this one: 1, 0 if not, -1 with an exception set.
+define internal i64 @still_holds(ptr %shared, ptr %entry.t) alwaysinline {{
+entry:
+  %before = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_BEFORE})
+  %unchecked = icmp eq ptr %before, null
+  br i1 %unchecked, label %same, label %ask
+ask:
+  %answer = call ptr @PyObject_CallNoArgs(ptr %before)
+  %angry = icmp eq ptr %answer, null
+  br i1 %angry, label %fail, label %answered
+answered:
+  %false = call ptr @pointer(ptr %shared, i64 {t.SHARED_FALSE})
+  %another = icmp eq ptr %answer, %false
+  call void @Py_DecRef(ptr %answer)
+  br i1 %another, label %other, label %same
+same:
+  ret i64 1
+other:
+  ret i64 0
+fail:
+  ret i64 -1
+}}
+
+define internal void @in_use(ptr %busy) alwaysinline {{
+  %n = load i64, ptr %busy
+  %n.1 = add i64 %n, 1
+  store i64 %n.1, ptr %busy
+  ret void
+}}
+
 define internal void @done_with(ptr %busy) alwaysinline {{
   %n = load i64, ptr %busy
   %n.1 = sub i64 %n, 1
@@ -245,21 +275,10 @@ entry:
   br i1 %unknown, label %miss, label %found
 found:
   %busy = getelementptr i64, ptr %state, i64 {t.STATE_BUSY}
-  %in.use = load i64, ptr %busy
-  %in.use.1 = add i64 %in.use, 1
-  store i64 %in.use.1, ptr %busy
-  %before = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_BEFORE})
-  %unchecked = icmp eq ptr %before, null
-  br i1 %unchecked, label %size, label %ask
-ask:
-  %answer = call ptr @PyObject_CallNoArgs(ptr %before)
-  %angry = icmp eq ptr %answer, null
-  br i1 %angry, label %leave, label %answered
-answered:
-  %false = call ptr @pointer(ptr %shared, i64 {t.SHARED_FALSE})
-  %another = icmp eq ptr %answer, %false
-  call void @Py_DecRef(ptr %answer)
-  br i1 %another, label %another.call, label %size
+  call void @in_use(ptr %busy)
+  %same = call i64 @still_holds(ptr %shared, ptr %entry.t)
+  switch i64 %same, label %leave [ i64 1, label %size
+                                   i64 0, label %another.call ]
 size:
   %sized = icmp ne ptr %given, null
   br i1 %sized, label %how, label %evaluate

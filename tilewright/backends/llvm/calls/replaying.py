@@ -15,17 +15,17 @@ define internal i64 @as_they_were(ptr %shared, ptr %entry.t) {{
 entry:
   %nsteps = call i64 @word(ptr %entry.t, i64 {t.ENTRY_NSTEPS})
   %steps = call ptr @pointer(ptr %entry.t, i64 {t.ENTRY_STEPS})
-  %false = call ptr @pointer(ptr %shared, i64 {t.SHARED_FALSE})
-  br label %next
-next:                                     ; the first is the entry itself, of which only BEFORE is asked
-  %i = phi i64 [ -1, %entry ], [ %i.1, %following ]
-  %i.1 = add i64 %i, 1
-  %whole = icmp slt i64 %i, 0
+  %whole = call i64 @still_holds(ptr %shared, ptr %entry.t)
+  br label %asked
+asked:
+  %i = phi i64 [ 0, %entry ], [ %i.1, %launched ]
+  %same = phi i64 [ %whole, %entry ], [ %own, %launched ]
+  %holds = icmp eq i64 %same, 1
   %all = icmp eq i64 %i, %nsteps
-  br i1 %all, label %yes, label %one
-one:
-  br i1 %whole, label %before, label %step
+  %last = select i1 %holds, i1 %all, i1 true
+  br i1 %last, label %say, label %step
 step:
+  %i.1 = add i64 %i, 1
   %row = mul i64 %i, {t.STEP_WORDS}
   %step.t = getelementptr i64, ptr %steps, i64 %row
   %state = call ptr @pointer(ptr %step.t, i64 {t.STEP_STATE})
@@ -46,28 +46,12 @@ look:
   br i1 %alone, label %launched, label %no
 launched:
   %step.entry = call ptr @pointer(ptr %step.t, i64 {t.STEP_ENTRY})
-  br label %before
-before:
-  %asked = phi ptr [ %entry.t, %one ], [ %step.entry, %launched ]
-  %function = call ptr @pointer(ptr %asked, i64 {t.ENTRY_BEFORE})
-  %unchecked = icmp eq ptr %function, null
-  br i1 %unchecked, label %following, label %ask
-ask:
-  %answer = call ptr @PyObject_CallNoArgs(ptr %function)
-  %angry = icmp eq ptr %answer, null
-  br i1 %angry, label %fail, label %answered
-answered:
-  call void @Py_DecRef(ptr %answer)
-  %another = icmp eq ptr %answer, %false
-  br i1 %another, label %no, label %following
-following:
-  br label %next
-yes:
-  ret i64 1
+  %own = call i64 @still_holds(ptr %shared, ptr %step.entry)
+  br label %asked
+say:
+  ret i64 %same
 no:
   ret i64 0
-fail:
-  ret i64 -1
 }}
 
 ; Make the launches of an entry; false with an exception set.
@@ -168,9 +152,7 @@ entry:
   br i1 %usual, label %search, label %python
 search:                                   ; memory that is made may run anything, by way of the collector
   %busy = getelementptr i64, ptr %state, i64 {t.REPLAY_BUSY}
-  %in.use = load i64, ptr %busy
-  %in.use.1 = add i64 %in.use, 1
-  store i64 %in.use.1, ptr %busy
+  call void @in_use(ptr %busy)
   %chain = getelementptr i64, ptr %state, i64 {t.REPLAY_FIRST}
   %entry.t = call ptr @remembered(ptr %shared, ptr %chain, ptr %args, i64 %nargs, ptr %kwnames,
                                   ptr %values, ptr %objects, ptr %owned)
