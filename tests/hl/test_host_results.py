@@ -126,6 +126,28 @@ REDUCTIONS += [
     "number.sum()",
     "x.square().mean()",
 ]
+ORDERS = [
+    "x.flip(0)",
+    "x.roll(1)",
+    "x.roll((1, 2), (0, 1))",
+    "x.sort()",
+    "x.sort(0, descending=True)",
+    "x.argsort(1)",
+    "x.tril()",
+    "x.triu(1)",
+]
+MADE = [
+    "torch.arange(7, device=device)",
+    "torch.arange(1, 8, 2, device=device, dtype=torch.int32)",
+    "torch.arange(0.5, 3, device=device)",
+    "torch.linspace(0, 1, 5, device=device)",
+    "torch.eye(3, device=device)",
+    "torch.eye(3, 4, device=device)",
+    "torch.rand(3, 4, device=device)",
+    "torch.randn(5, device=device, dtype=torch.float64)",
+    "torch.randint(9, (2, 3), device=device)",
+    "torch.randint(1, 9, (2,), device=device, dtype=torch.int32)",
+]
 PRODUCTS = [
     "x @ x.t().contiguous()",
     "x @ w",
@@ -166,10 +188,10 @@ def _names() -> dict[str, Any]:
 
     names = {"x": made(4, 6), "y": made(4, 6), "row": made(6), "column": made(4, 1), "number": made(), "w": made(6, 4)}
     names |= {"z": made(4, 4), "v": made(5, 6), "b": made(2, 3, 6), "c": made(2, 6, 5), "d": made(2, 3, 5)}
-    return {**names, "torch": torch, "F": F}
+    return {**names, "torch": torch, "F": F, "device": "meta"}
 
 
-@pytest.mark.parametrize("expression", ELEMENTS + REDUCTIONS + PRODUCTS + JOINS)
+@pytest.mark.parametrize("expression", ELEMENTS + REDUCTIONS + ORDERS + MADE + PRODUCTS + JOINS)
 def test_results_are_those_of_torch(expression: str) -> None:
     with Beside() as beside:
         eval(expression, _names())
@@ -198,6 +220,7 @@ def test_random_numbers_stay_where_they_were() -> None:
     with Beside():
         F.dropout(torch.empty(3, 4, device="meta"), 0.5)
         torch.bernoulli(torch.empty(3, 4, device="meta"))
+        torch.randn(3, device="meta")
     assert torch.equal(torch.rand(1), expected)
 
 
@@ -211,8 +234,9 @@ def loss(x, y):
     out = torch.empty_like(x)
     for t in hl.tile(x.size(0)):
         out[t, :] = (x[t, :] - y[t, :]) ** 2
-    scaled = torch.cat((out / 2, out * 2), 1)
-    return scaled.sum(-1).sqrt().mean()
+    scaled = torch.cat((out / 2, out * 2), 1) * torch.arange(1, 2, device=x.device)
+    noise = torch.rand_like(scaled).flip(0).tril() + torch.eye(4, 12) * torch.randn(12)
+    return scaled.sum(-1).sqrt().mean() + noise.mean() * 0
 
 x, y = torch.ones(4, 6), torch.zeros(4, 6)
 assert abs(loss(x, y).item() - 15 ** 0.5) < 1e-6

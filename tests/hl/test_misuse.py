@@ -106,3 +106,27 @@ def test_a_block_larger_than_allowed():
     kernel = hl.kernel(cell("<blocks>", 2).fn, config=hl.Config(block_sizes=[1 << 26]))
     with pytest.raises(hl.exc.InvalidConfig, match="from 1 to 1048576"):
         kernel(torch.ones(8))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        lambda x: x.unique(),
+        lambda x: x.nonzero(),
+        lambda x: torch.bincount(x.int()),
+        lambda x: x.tolist(),
+        lambda x: x[x > 0],
+    ],
+)
+def test_values_that_the_host_needs_while_the_kernel_is_compiled(values):
+    @hl.kernel(config=hl.Config(block_sizes=[32]))
+    def kernel(x):
+        known = values(x)
+        out = torch.empty_like(x)
+        for tile in hl.tile(x.size(0)):
+            out[tile] = x[tile] * 2
+        return out, known
+
+    with pytest.raises(hl.exc.HostValueNotAvailable, match="a value of a tensor is needed on the host") as caught:
+        kernel(torch.ones(8))
+    assert caught.value.location.file == __file__ and "give what is made of it as an argument" in str(caught.value)

@@ -123,6 +123,14 @@ def _round_tf32(m: Machine, inst: Any, x: Array) -> Array:
     return np.where(np.isfinite(x), (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000), bits)
 
 
+@intrinsic("llvm.nvvm.f2tf32.rn")
+def _round_tf32_to_even(m: Machine, inst: Any, x: Array) -> Array:
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    half = np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
+    finite = (bits & np.uint32(0x7FFFFFFF)) < np.uint32(0x7F800000)
+    return np.where(finite, bits + half, np.where(np.isnan(x), bits | np.uint32(1 << 22), bits)) & np.uint32(0xFFFFE000)
+
+
 # --- wgmma --------------------------------------------------------------------------------------------------
 
 _WIDTHS = {0: 16, 1: 128, 2: 64, 3: 32}

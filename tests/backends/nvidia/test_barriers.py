@@ -171,6 +171,21 @@ def test_a_copy_to_the_buffer_just_read_waits() -> None:
     assert names[names.index("for") :].count("barrier") == 2
 
 
+def test_a_copy_in_front_of_the_load_shares_the_barrier_behind_the_wait() -> None:
+    """The next iteration finds that the copy needs one, which serves the load that found its own first."""
+    body = f"""{wait(1)}
+%b = {ring()}
+%ahead = arith.addi %i, %c2 : i32
+%free = arith.remsi %ahead, %c3 : i32
+%w = {ring("%free")}
+{copy("%w")}
+{COMMIT}{load("y", "%b")}
+{AROUND}scf.yield %wrapped, %v : i32, {F32}"""
+    names = placed(pipelined(body))
+    loop = names[names.index("for") :]
+    assert loop.count("barrier") == 1 and loop.index("barrier") == loop.index("copy") - 1
+
+
 def test_products_hold_their_buffers_until_they_are_waited_for() -> None:
     """The wait frees the buffer of the iteration before, for all warp groups only after a barrier."""
     body = f"""{wait(1)}

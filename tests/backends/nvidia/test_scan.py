@@ -17,7 +17,7 @@ from tilewright.backends.nvidia.arch import arch_of
 from tilewright.backends.nvidia.cubin import assemble
 from tilewright.backends.nvidia.emit.scan import Level, plan_scan
 from tilewright.backends.nvidia.tgir.types import with_layout
-from tilewright.ir.types import bf16, f16, f32, i1, i32, i64, tile_type
+from tilewright.ir.types import bf16, f16, f32, i1, i8, i16, i32, i64, tile_type
 from tilewright.layouts.distributed import default_blocked, mma_accumulator
 from tilewright.layouts.linear import LinearLayout
 from tilewright.layouts.tile import reshape_tile
@@ -82,6 +82,7 @@ def test_element_types() -> None:
     for element, dtype, name in (
         (f32, np.float32, "arith.addf"), (f16, np.float16, "arith.addf"), (bf16, np.float32, "arith.maxnumf"),
         (i64, np.int64, "arith.addi"), (i1, bool, "arith.ori"),
+        (i8, np.int8, "arith.addi"), (i16, np.int16, "arith.addi"),
     ):  # fmt: skip
         x = whole.astype(dtype)
         ufunc = {"arith.addf": np.add, "arith.addi": np.add, "arith.maxnumf": np.maximum, "arith.ori": np.logical_or}[

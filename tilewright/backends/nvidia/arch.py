@@ -67,6 +67,11 @@ class Arch:
         return self.capability >= 90
 
     @property
+    def has_tf32_conversion(self) -> bool:
+        """`cvt.rn.tf32.f32`: one instruction, where `rna` is a comparison and an addition."""
+        return self.capability >= 90
+
+    @property
     def has_fp8_conversions(self) -> bool:
         """`cvt.rn.satfinite.e4m3x2.f32` and its relatives."""
         return self.capability >= 89

@@ -7,6 +7,7 @@ memory, and says of what type its results are, and of which shape:
     x / 2, torch.maximum(x, y)    stand-ins have one element for each dim; the shape is what the operands broadcast to
     x.mean(0), a @ b              sizes are small primes, one for each size there is, and stand for it in the result
     torch.cat((x, y), 1)          the sizes along the dim are added
+    torch.arange(n), torch.eye(n) the host itself makes them; what is drawn has the shape asked for
 
 Results lie in row-major order: those of products always, others where all operands do. All else is left to torch.
 """
@@ -24,8 +25,11 @@ _REDUCTIONS = frozenset(
     ("all", "amax", "amin", "any", "argmax", "argmin", "linalg_vector_norm", "logsumexp", "max", "mean")
 )
 _REDUCTIONS |= {"min", "norm", "prod", "std", "sum", "var", "cumprod", "cumsum", "_log_softmax", "_softmax"}
+_REDUCTIONS |= {"flip", "roll", "sort", "tril", "triu"}  # sizes that stay
 _PRODUCTS = frozenset(("addmm", "addmv", "baddbmm", "bmm", "dot", "mm", "mv"))
 _JOINS = frozenset(("cat", "stack"))
+_COUNTED = frozenset(("arange", "eye", "linspace", "logspace"))
+_DRAWN = frozenset(("rand", "randint", "randn"))
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
 
 
@@ -37,6 +41,10 @@ def result_of(function: torch._ops.OpOverload, name: str, args: tuple[Any, ...],
         name: its name without overload.
         args, kwargs: its arguments.
     """
+    if name in _COUNTED and "out" not in kwargs:
+        return function(*args, **{**kwargs, "device": "cpu"}).to("meta")
+    if name in _DRAWN and "out" not in kwargs:
+        return _drawn(function, name, args, kwargs)
     shapes = _rule(function, name)
     operands = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if shapes is None or not operands or "memory_format" in kwargs:
@@ -47,6 +55,13 @@ def result_of(function: torch._ops.OpOverload, name: str, args: tuple[Any, ...],
         return shapes(function, operands, args, kwargs)
     except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError):  # torch says it in its own words
         return NotImplemented
+
+
+def _drawn(function: torch._ops.OpOverload, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.Tensor:
+    """Random numbers, none of which is drawn."""
+    given = dict(zip((argument.name for argument in function._schema.arguments), args, strict=False)) | kwargs
+    default = torch.int64 if name == "randint" else torch.get_default_dtype()
+    return torch.empty(given["size"], dtype=given.get("dtype") or default, device="meta")
 
 
 def _rule(function: torch._ops.OpOverload, name: str) -> Callable[..., Any] | None:

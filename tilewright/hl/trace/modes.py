@@ -513,6 +513,9 @@ def _sampled(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 DispatchMode.__torch_dispatch__ = DispatchMode.dispatch
 
 
+_LIKE = frozenset(("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like"))
+
+
 def _host_operation(
     trace: Trace, function: torch._ops.OpOverload, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
@@ -522,7 +525,7 @@ def _host_operation(
             for _, tensor in tensors(changed):
                 trace.written.add(memory_of(tensor))
     host_parts.settle(trace, function, name, args, kwargs)
-    if name in ("empty_like", "zeros_like", "ones_like", "full_like") and args[0].is_meta:
+    if name in _LIKE and args[0].is_meta:
         # torch's meta function for these imports sympy; its kernel in C++ has the same strides, dense for a view
         key = torch._C.DispatchKey.CompositeExplicitAutograd
         return torch.ops.aten.empty_like.default._op_dk(key, args[0], dtype=kwargs.get("dtype"))

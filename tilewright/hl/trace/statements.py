@@ -40,6 +40,14 @@ def _is_of_numpy(error: BaseException) -> bool:
     return False
 
 
+def _asks_for_values(error: Exception) -> bool:
+    """Whether torch says that a tensor has no memory: `x.tolist()`, or a size that values decide, `x.unique()`."""
+    text = str(error)
+    if "meta tensor" in text:
+        return True
+    return isinstance(error, NotImplementedError) and ("Meta tensors" in text or "register_meta" in text)
+
+
 class Left(Exception):
     """`return` of the host: what follows does not run."""
 
@@ -154,11 +162,11 @@ class Interpreter:
             raise exc.UndefinedAttribute(str(error), self._place(node, error), hint=said) from None
         except _TORCH_ERRORS as error:
             equate_in(self.trace, str(error))
-            if self.trace.region is None and "meta tensors" in str(error):
+            if self.trace.region is None and _asks_for_values(error):
                 raise exc.HostValueNotAvailable(
                     "a value of a tensor is needed on the host while the kernel is compiled",
                     self._place(node, error),
-                    hint="give the number as an argument, or decide in the loop",
+                    hint="give what is made of it as an argument, or decide in the loop",
                 ) from error
             if self.trace.region is None or self._raised(node, error):
                 raise

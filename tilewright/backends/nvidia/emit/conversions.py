@@ -48,6 +48,14 @@ def convert(k: Kernel, op: TileOp, name: str, registers: Tile) -> Tile:
     return made[: len(registers)]
 
 
+# --- tf32 -----------------------------------------------------------------------------------------------------
+
+
+def to_tf32(k: Kernel, value: V) -> V:
+    """The nearest tf32 of an f32, in its 32 bits: of two the even one, before Hopper the one further from zero."""
+    return k.f.call(f"llvm.nvvm.f2tf32.{'rn' if k.arch.has_tf32_conversion else 'rna'}", I32, (value,))
+
+
 # --- pairs ----------------------------------------------------------------------------------------------------
 
 
@@ -201,4 +209,4 @@ def _integer_to_bfloat(k: Kernel, x: V, *, unsigned: bool) -> V:
     return casts.from_working_float(f, odd, "bf16")
 
 
-__all__ = ["convert"]
+__all__ = ["convert", "to_tf32"]

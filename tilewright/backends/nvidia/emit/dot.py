@@ -22,6 +22,7 @@ from tilewright.backends.llvm.casts import convert
 from tilewright.backends.llvm.types import BF16, F16, F32, I16, I32, T, V, const, zero
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel, Tile, emits
+from tilewright.backends.nvidia.emit.conversions import to_tf32
 from tilewright.backends.nvidia.emit.memory import pack
 from tilewright.backends.nvidia.emit.operand import Operand
 from tilewright.backends.nvidia.plan.dots import STEP_BYTES, is_fma, precision, takes_fp8
@@ -272,7 +273,7 @@ def _as_tf32(k: Kernel, value: V, count: int) -> list[V]:
         cut = f.cast("bitcast", f.and_(f.cast("bitcast", value, I32), 0xFFFFE000), F32)
         parts.append(cut)
         value = f.fsub(value, cut)
-    return [*parts, f.cast("bitcast", f.call("llvm.nvvm.f2tf32.rna", I32, (value,)), F32)]
+    return [*parts, f.cast("bitcast", to_tf32(k, value), F32)]
 
 
 def _as_bf16(k: Kernel, value: V, count: int) -> list[V]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from tilewright.backends.llvm.types import I32, V, const
 from tilewright.backends.nvidia.emit.context import Buffer, Kernel
+from tilewright.backends.nvidia.emit.conversions import to_tf32
 from tilewright.backends.nvidia.emit.dot import places
 from tilewright.backends.nvidia.emit.operand import Operand
 from tilewright.backends.nvidia.emit.shared_access import join
@@ -24,7 +25,6 @@ from tilewright.layouts.linear import LinearLayout
 Words = dict[tuple[int, ...], list[V]]
 
 _WORDS = 4  # of a fragment
-_HALF_UNIT = 1 << 12  # of the last bit of tf32
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class LoadedFragments:
     def _step(self, depth: int) -> Words:
         registers, at = self.operand.slice(depth), places(self.operand.layout)
         if not self.paired:
-            words = [self._rounded(value) for value in registers]
+            words = [to_tf32(self.k, value) for value in registers]
             return {(at[i][0], depth): words[i : i + _WORDS] for i in range(0, len(words), _WORDS)}
         found: Words = {}
         for i in range(0, len(registers), 2 * _WORDS):
@@ -77,11 +77,6 @@ class LoadedFragments:
             halves = [self._rows(*pairs[j : j + 2]) for j in (0, 2)]
             found[2 * at[i][0], depth] = [word for half in halves for word in half]
         return found
-
-    def _rounded(self, value: V) -> V:
-        """An f32 whose first 19 bits, all that wgmma reads, are the nearest tf32; a NaN stays one."""
-        f, bits = self.k.f, self.k.f.cast("bitcast", value, I32)
-        return f.select(f.fcmp("ord", value, value), f.add(bits, _HALF_UNIT), bits)
 
     def _rows(self, low: V, high: V) -> list[V]:
         """Words of two rows from two words of both."""

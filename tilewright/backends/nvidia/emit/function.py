@@ -81,6 +81,17 @@ class NvFunction(Function):
         """The lanes of a vector as scalars; a scalar gives itself."""
         return [self.extract(vector, i) for i in range(vector.type.lanes)] if vector.type.lanes else [vector]
 
+    def packed(self, values: Sequence[V]) -> list[V]:
+        """Scalars of one type, those of 8 and 16 bits as vectors of up to 32 bits."""
+        bits = values[0].type.bits if values else 32
+        per = 32 // bits if bits in (8, 16) else 1
+        groups = [values[i : i + per] for i in range(0, len(values), per)]
+        return [self.vector(group) if len(group) > 1 else group[0] for group in groups]
+
+    def unpacked(self, vectors: Sequence[V]) -> list[V]:
+        """The inverse of `packed`."""
+        return [element for vector in vectors for element in self.elements(vector)]
+
     # -- shuffles --------------------------------------------------------------------------------------
 
     def shuffle_xor(self, value: V, mask: int) -> V:

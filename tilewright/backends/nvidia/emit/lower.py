@@ -172,7 +172,8 @@ def _parameter(type_: Attribute) -> T:
 
 def _argument(k: Kernel, value: V, type_: Attribute) -> V:
     if is_pointer(type_):
-        return k.f.cast("inttoptr", value, PTR)
+        (opaque,) = k.f.ptx("mov.b64 $0, $1;", "=l,l", (value,), (I64,), effect=False)
+        return k.f.cast("inttoptr", opaque, PTR)
     t = storage(ir_name(type_))
     return k.f.cast("trunc", value, t) if t.bits == 1 else value
 

@@ -20,6 +20,7 @@ from tilewright.backends.llvm.casts import load_bool, storage, store_bool
 from tilewright.backends.llvm.types import I1, I8, I32, I64, T, V, const, zero
 from tilewright.backends.nvidia.emit.answers import tell_access
 from tilewright.backends.nvidia.emit.context import Kernel, Tile, emits
+from tilewright.backends.nvidia.emit.unpredicated import Access, is_worth_versions, versioned
 from tilewright.backends.nvidia.plan.anchors import widest_vector
 from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.ir.types import TilePointerType, element_type, ir_name, shape_of
@@ -227,14 +228,22 @@ def emit_load(k: Kernel, op: LoadOp) -> None:
     caches = caching(k, attrs["cachePolicy"], attrs["isVolatile"], store=False)
     t = k.element(op.result)
     inside = k.inside(op.ptr.type) if shape_of(op.ptr.type) else [const(I1, 1)]
-    made: dict[int, V] = {}
     groups = access_groups(k.facts, op.ptr, mask)
-    tell_access(k.decisions, op, groups)
+    accesses = []
     for group in groups:
         head = group[0]
         on = inside[head] if masks is None else k.f.and_(inside[head], masks[head])
         start = pack(k, [others[r] for r in group] if others is not None else [zero(t)] * len(group))
-        words = global_load(k, pointers[head], start, on, caches)
+        accesses.append(Access(pointers[head], start, on))
+    versions = is_worth_versions(op, accesses)
+    tell_access(k.decisions, op, groups, versions=versions)
+
+    def load(access: Access) -> list[V]:
+        return global_load(k, access.address, access.start, access.on, caches)
+
+    loaded = versioned(k, accesses, load) if versions else map(load, accesses)
+    made: dict[int, V] = {}
+    for group, words in zip(groups, loaded, strict=True):
         made.update(zip(group, unpack(k, words, t, len(group)), strict=True))
     k.set_like(op.result, with_copies(op.ptr, made, len(pointers)))
 

@@ -28,6 +28,7 @@ from tilewright.backends.nvidia.emit.partial import (
     Shelf,
     common_layout,
     elements,
+    moved,
     ragged_bounds,
     shelf_bytes,
 )
@@ -217,7 +218,8 @@ def _join(combiner: Combiner, step: Step, register: int, own: Partial, other: Pa
 
 
 def _butterfly(combiner: Combiner, step: Step, live: dict[int, Partial]) -> dict[int, Partial]:
-    shuffled = {r: part.moved(lambda v: combiner.k.f.shuffle_xor(v, step.lane)) for r, part in live.items()}
+    arrived = moved(combiner.k, list(live.values()), lambda v: combiner.k.f.shuffle_xor(v, step.lane))
+    shuffled = dict(zip(live, arrived, strict=True))
     return {r: _join(combiner, step, r, part, shuffled[r ^ step.register]) for r, part in live.items()}
 
 
@@ -238,7 +240,8 @@ def _chosen(
     own = k.tile(tile)
     key = (tile, step.lane, k.f.block)
     if key not in k.exchanged:
-        k.exchanged[key] = [k.f.shuffle_xor(own[register], step.lane) for register in live]
+        words = k.f.packed([own[register] for register in live])
+        k.exchanged[key] = k.f.unpacked([k.f.shuffle_xor(word, step.lane) for word in words])
     later = k.f.icmp("ne", k.linear({dim: step.later[dim] for dim in ("lane", "warp")}), 0)
     sides = zip(live, k.exchanged[key], strict=True)
     pairs = {r: (own[r], other) if number else (other, own[r]) for r, other in sides}
@@ -260,7 +263,8 @@ def _redux(combiner: Combiner, plan: ReductionPlan, live: dict[int, Partial]) ->
     if any(part.values[0].type is not I32 or part.present.const != 1 for part in live.values()):
         return None
     name = f"llvm.nvvm.redux.sync.{kind}"
-    return {r: part.moved(lambda v: k.f.call(name, I32, (v, const(I32, -1)))) for r, part in live.items()}
+    made = moved(k, list(live.values()), lambda v: k.f.call(name, I32, (v, const(I32, -1))))
+    return dict(zip(live, made, strict=True))
 
 
 def _across_warps(

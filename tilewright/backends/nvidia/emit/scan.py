@@ -28,6 +28,7 @@ from tilewright.backends.nvidia.emit.partial import (
     Shelf,
     common_layout,
     elements,
+    moved,
     ragged_bounds,
     shelf_bytes,
 )
@@ -228,17 +229,17 @@ class _Scan:
         for bit in level.bits:
             source = f.xor(f.and_(f.or_(index, below), ~bit), flip)
             upper = f.icmp("ne", f.and_(index, bit), 0)
-            totals = {
-                b: self.combiner.join(self._from_lane(total, source, upper), total) for b, total in totals.items()
-            }
+            arrived = self._from_lane(totals, source, upper)
+            joined = self.combiner.join_all(list(arrived.values()), list(totals.values()))
+            totals = dict(zip(totals, joined, strict=True))
             below |= bit
         previous = f.xor(f.or_(f.and_(index, ~level.mask), self._decremented(level, index)), flip)
         follows = f.icmp("ne", f.and_(index, level.mask), 0)
-        before = {block: self._from_lane(total, previous, follows) for block, total in totals.items()}
+        before = self._from_lane(totals, previous, follows)
         if last:
             return before, totals
         end = f.xor(f.or_(index, level.mask), flip)
-        return before, {block: self._from_lane(total, end, const(I1, 1)) for block, total in totals.items()}
+        return before, self._from_lane(totals, end, const(I1, 1))
 
     def _decremented(self, level: Level, index: V) -> V:
         """The lane bits of the block before that of `index`."""
@@ -253,10 +254,14 @@ class _Scan:
             total = f.or_(total, f.shl(f.and_(f.lshr(number, i), 1), bit.bit_length() - 1))
         return total
 
-    def _from_lane(self, part: Partial, lane: V, wanted: V) -> Partial:
+    def _from_lane(self, totals: Blocks, lane: V, wanted: V) -> Blocks:
         """What another lane has, absent unless `wanted` (i1)."""
-        other = part.moved(lambda value: self.k.f.shuffle_index(value, lane))
-        return Partial(other.values, self.k.f.and_(other.present, wanted))
+        f = self.k.f
+        arrived = moved(self.k, list(totals.values()), lambda value: f.shuffle_index(value, lane))
+        return {
+            block: Partial(part.values, f.and_(part.present, wanted))
+            for block, part in zip(totals, arrived, strict=True)
+        }
 
     def _warps(self, level: Level, totals: Blocks, last: bool) -> tuple[Blocks, Blocks]:
         k, count = self.k, _totals_places(self.op, level)

@@ -138,7 +138,7 @@ def _finished(groups: Groups, left: int) -> tuple[Accesses, Groups]:
 def place_barriers(module: ModuleOp, decisions: Decisions) -> None:
     """Insert `ttg.barrier local` into the kernels of a laid-out module."""
     for function in FuncOp.all_of(module):
-        analysis = _analysed(function)
+        analysis = _without_late(function, _analysed(function))
         for op, (later, earlier) in analysis.needs.items():
             Builder(op).effect(BarrierOp, space="local")
             decisions.note(NO_BARRIER, op, _waits(later, earlier))
@@ -161,6 +161,31 @@ def _analysed(function: FuncOp) -> _Analysis:
     third = _Analysis(first.allocation, {op: why for op, why in before.items() if op not in useless}, useless)
     third.block(function.body.block, State())
     return third
+
+
+def _without_late(function: FuncOp, found: _Analysis) -> _Analysis:
+    """Without barriers that one further up in the same iteration serves as well, which the next iteration needs:
+
+    async_wait
+    ttg.barrier local                <- what the product of the iteration before read is overwritten
+    async_copy %ring[k + 2]
+    dot %ring[k]                     no barrier of its own for what was waited for
+    """
+    order = list(found.needs)
+    for number, op in enumerate(order):
+        if not any(_is_above(later, op) for later in order[number + 1 :]):
+            continue
+        rest = {other: why for other, why in found.needs.items() if other is not op}
+        without = _Analysis(found.allocation, rest, found.useless)
+        without.block(function.body.block, State())
+        if without.needs.keys() == rest.keys():
+            found = without
+    return found
+
+
+def _is_above(first: Operation, second: Operation) -> bool:
+    """Whether an operation stands before another of its block."""
+    return first.parent is second.parent and first.is_before_in_block(second)
 
 
 def _rank(pair: tuple[Access, Access]) -> tuple[object, ...]:
