@@ -8,6 +8,7 @@ import tilewright.language as tl
 
 @triton.jit
 def softmax(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
+    """Softmax of a few rows."""
     row, column = tl.program_id(0) * R + tl.arange(0, R)[:, None], tl.arange(0, C)[None, :]
     mask = (row < rows) & (column < columns)
     tile = tl.load(x + row * columns + column, mask, -float("inf"))
@@ -17,6 +18,7 @@ def softmax(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def normed(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
+    """Rows without their mean, over their deviation."""
     row, column = tl.program_id(0), tl.arange(0, C)
     tile = tl.load(x + row * columns + column, column < columns, 0.0).to(tl.float32)
     apart = tl.where(column < columns, tile - tl.sum(tile) / columns, 0.0)
@@ -26,6 +28,7 @@ def normed(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def running_sums(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
+    """Running sums of a row."""
     row, column = tl.program_id(0), tl.arange(0, C)
     tile = tl.load(x + row * columns + column, column < columns, 0.0)
     tl.store(out + row * columns + column, tl.cumsum(tile, 0), column < columns)
@@ -33,6 +36,7 @@ def running_sums(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def transposed(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
+    """A tile, turned."""
     row, column = tl.program_id(0) * R + tl.arange(0, R), tl.program_id(1) * C + tl.arange(0, C)
     mask = (row[:, None] < rows) & (column[None, :] < columns)
     tile = tl.load(x + row[:, None] * columns + column[None, :], mask)
@@ -41,6 +45,7 @@ def transposed(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def gelu(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
+    """GELU of a tile."""
     row = tl.program_id(0) * R + tl.arange(0, R)[:, None]
     column = tl.program_id(1) * C + tl.arange(0, C)[None, :]
     mask = (row < rows) & (column < columns)
@@ -50,6 +55,7 @@ def gelu(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def stencil(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
+    """The mean of four neighbours."""
     row = tl.program_id(0) * R + tl.arange(0, R)[:, None]
     column = tl.program_id(1) * C + tl.arange(0, C)[None, :]
     mask = (row > 0) & (row < rows - 1) & (column > 0) & (column < columns - 1)
@@ -61,6 +67,7 @@ def stencil(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def column_sums(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
+    """Sums of columns, in a loop over rows."""
     column, total = tl.program_id(0) * C + tl.arange(0, C), tl.zeros((C,), tl.float32)
     for start in range(0, rows, R):
         row = start + tl.arange(0, R)
@@ -71,6 +78,7 @@ def column_sums(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def row_sums(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
+    """Sums of rows, in a loop over columns."""
     row, total = tl.program_id(0) * R + tl.arange(0, R), tl.zeros((R,), tl.float32)
     for start in range(0, columns, C):
         column = start + tl.arange(0, C)
@@ -81,6 +89,7 @@ def row_sums(x, out, rows, columns, R: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def product(x, y, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, ACROSS: tl.constexpr):
+    """A tile of x @ y, of x @ y.T if it lies across."""
     m, n = tl.program_id(0) * BM + tl.arange(0, BM)[:, None], tl.program_id(1) * BN + tl.arange(0, BN)[None, :]
     acc = tl.zeros((BM, BN), tl.float32)
     for start in range(0, K, BK):

@@ -22,12 +22,8 @@ from tilewright.backends.llvm.types import I1, I32, V, const
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.emit.context import Kernel
 from tilewright.base.order import reached
-from tilewright.ops.math import OPS
-from tilewright.ops.math_extern import ExternElementwiseOp
-from tilewright.ops.memory import StoreOp
+from tilewright.ops.dims import lanewise
 from tilewright.ops.spec import REGISTRY
-
-_LONG = tuple(OPS[name] for name in ("exp", "exp2", "log", "log2", "sin", "cos", "erf"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +74,17 @@ def is_worth_versions(op: Operation, accesses: Sequence[Access]) -> bool:
     if sum(access.on.const is None for access in accesses) < tuning.VERSIONED_LOADS:
         return False
     users = list(reached(_users(op.results[0]), lambda user: _users(*user.results)))
-    return any(isinstance(user, (*_LONG, ExternElementwiseOp)) for user in users) and all(map(_by_elements, users))
+    return any(map(_is_long, users)) and all(map(_by_elements, users))
+
+
+def _is_long(user: Operation) -> bool:
+    """Whether it is a function of many instructions: of the mathematical ones, or of a library."""
+    return user.dialect_name() == "math" or "symbol" in user.properties
 
 
 def _by_elements(user: Operation) -> bool:
     spec = REGISTRY.get(user.name)
-    return isinstance(user, StoreOp | ExternElementwiseOp) or (spec is not None and bool(spec.elementwise))
+    return spec is not None and (bool(spec.elementwise) or spec.dims is lanewise)
 
 
 def _users(*values: SSAValue) -> Iterator[Operation]:
