@@ -35,6 +35,7 @@ from tilewright.ops.memory import CACHE_POLICY
 from tilewright.ops.spec import Call, OpSpec, register
 
 PAD_NAN = 2  # value of the attribute `padding`, as Triton numbers the options; absent: zero
+DESCRIPTOR_STRIDE = "tilewright.descriptor_stride"  # of parameters of a kernel that makes a descriptor with them
 
 
 @irdl_attr_definition

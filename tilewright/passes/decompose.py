@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, UnitAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
@@ -23,9 +24,17 @@ from tilewright.base.options import Options
 from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.types import TilePointerType, dtype_of, element_type, shape_of
+from tilewright.ir.values import defining_op
 from tilewright.ir.walk import every
+from tilewright.ops.casts import is_exact
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.descriptor import DescriptorLoadOp, DescriptorStoreOp, MakeTensorDescOp, TensorDescType
+from tilewright.ops.descriptor import (
+    DESCRIPTOR_STRIDE,
+    DescriptorLoadOp,
+    DescriptorStoreOp,
+    MakeTensorDescOp,
+    TensorDescType,
+)
 from tilewright.ops.function import FuncOp
 from tilewright.ops.functions.tensor_descriptor import load_tensor_descriptor, store_tensor_descriptor
 from tilewright.ops.tensor_descriptor import tensor_descriptor
@@ -70,6 +79,8 @@ def decompose(root: Operation, keep: Callable[[MakeTensorDescOp], bool] = is_fro
     users = [op for op in accesses if op.desc not in kept]
     if not made and not users:
         return False
+    for op in made:
+        _mark_strides(op)
     known: Descriptors = {op.result: _descriptor(op) for op in made}
     builder = IRBuilder(NO_TARGET, Options())
     for op in users:
@@ -82,6 +93,19 @@ def decompose(root: Operation, keep: Callable[[MakeTensorDescOp], bool] = is_fro
     for maker in reversed(made):
         erase(maker)
     return True
+
+
+def _mark_strides(maker: MakeTensorDescOp) -> None:
+    """Tell which parameters of a kernel are strides of a descriptor that it makes."""
+    for stride in maker.strides:
+        widened = defining_op(stride)
+        parameter = widened.operands[0] if widened is not None and is_exact(widened) else stride
+        if isinstance(parameter, BlockArgument) and isinstance(parameter.block.parent_op(), FuncOp):
+            kernel = parameter.block.parent_op()
+            assert isinstance(kernel, FuncOp)
+            rows = [kernel.arg_attributes(number) for number in range(len(parameter.block.args))]
+            rows[parameter.index][DESCRIPTOR_STRIDE] = UnitAttr()
+            kernel.properties["arg_attrs"] = ArrayAttr([DictionaryAttr(row) for row in rows])
 
 
 def _value(value: SSAValue) -> tensor:

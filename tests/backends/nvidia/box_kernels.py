@@ -45,6 +45,18 @@ def product(
 
 
 @tw.jit
+def described(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Descriptors that the kernel makes; the strides of the second come as 64 bits."""
+    m, n = tl.program_id(0) * BM, tl.program_id(1) * BN
+    left = tl.make_tensor_descriptor(a, [M, K], [K, 1], [BM, BK])
+    right = tl.make_tensor_descriptor(b, [K, N], [N.to(tl.int64), 1], [BK, BN])
+    acc = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        acc = tl.dot(left.load([m, k]), right.load([k, n]), acc)
+    store(c, acc, m + tl.arange(0, BM), n + tl.arange(0, BN), M, N, N)
+
+
+@tw.jit
 def batched(a, b, c, M, N, K, az, am, bz, bn, cz, cm, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """B by columns, batches by pointers that are moved first, places in a tile that lie before the tensor."""
     z = tl.program_id(2)

@@ -162,6 +162,18 @@ def test_loops_that_count_down(way: int, own: bool, depth: int) -> None:
     assert copies(made) == (2, 0)
 
 
+def test_strides_of_descriptors_are_multiples_of_16_bytes() -> None:
+    """As a program has to make them; the launch looks whether they are, where they are none of 16 elements."""
+    a, b, c = operands(96, 88, 72)
+    made = run(kernels.described, [a, b, c, 96, 88, 72], (2, 2))
+    check(a, b, c)
+    assert copies(made) == (2, 0)
+    recipes = made.whole.lowered().tensor_maps
+    assert tensormap.suits(recipes, [0, 0, 0, 96, 88, 72])
+    assert not tensormap.suits(recipes, [0, 0, 0, 96, 88, 73]) and not tensormap.suits(recipes, [0, 0, 0, 96, 89, 72])
+    assert copies(run(kernels.product, [a, b, c, 96, 88, 72, 72, 1, 88, 1, 88], (2, 2))) == (0, 0)
+
+
 def test_pointers_that_go_further_in_each_iteration() -> None:
     a, b, c = operands(64, 64, 128)
     made = run(kernels.growing, [a, b, c, 64, 64, 128, 3], (1, 1))

@@ -43,6 +43,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import bit_width, element_type, i32, is_pointer, pointee_bytes, shape_of
 from tilewright.ir.values import defining_op, is_made_inside
 from tilewright.ops.control import ForOp
+from tilewright.ops.descriptor import DESCRIPTOR_STRIDE
 from tilewright.ops.elementwise import CmpIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.function import FuncOp
@@ -120,6 +121,8 @@ class Boxes:
     def __init__(self, function: FuncOp) -> None:
         self.facts = ElementFacts(function)
         self.analysis = AffineAnalysis(facts=self.facts)
+        parameters = enumerate(function.body.block.args)
+        self.strides = {value for number, value in parameters if DESCRIPTOR_STRIDE in function.arg_attributes(number)}
 
     def of(self, load: LoadOp) -> Answer[Box]:
         """The box that a load of a tile reads, if it is known to be one that the copy engine can move."""
@@ -251,7 +254,12 @@ class Boxes:
         return found
 
     def _is_aligned(self, of: Monomial, times: int) -> bool:
-        return divisor_of(Poly({of: times}), self.facts) % _ALIGNMENT == 0
+        """Whether a stride is a multiple of 16 bytes: as is known, or as those of descriptors have to be, which the
+        launch looks at."""
+        return (
+            any(atom.value in self.strides for atom in of)
+            or divisor_of(Poly({of: times}), self.facts) % _ALIGNMENT == 0
+        )
 
     # -- masks -------------------------------------------------------------------------------------------
 
