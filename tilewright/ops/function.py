@@ -174,6 +174,12 @@ class FuncOp(TileOp):
         """The attribute dictionary of argument `index`."""
         return dict(self.arg_attrs.data[index].data) if self.arg_attrs is not None else {}
 
+    def set_arg_attribute(self, index: int, name: str, value: Attribute) -> None:
+        """Add to the attributes of argument `index`."""
+        rows = [self.arg_attributes(number) for number in range(len(self.body.blocks[0].args))]
+        rows[index][name] = value
+        self.properties["arg_attrs"] = ArrayAttr([DictionaryAttr(row) for row in rows])
+
     @classmethod
     def parse(cls, parser: Parser) -> FuncOp:
         visibility = parser.parse_optional_visibility_keyword()

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, UnitAttr
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
+from tilewright.analysis.origins import is_parameter
 from tilewright.base import dtypes
 from tilewright.base.dtypes import BlockType, PointerType
 from tilewright.base.errors import UnsupportedError
@@ -79,8 +80,8 @@ def decompose(root: Operation, keep: Callable[[MakeTensorDescOp], bool] = is_fro
     users = [op for op in accesses if op.desc not in kept]
     if not made and not users:
         return False
-    for op in made:
-        _mark_strides(op)
+    for maker in made:
+        _mark_strides(maker)
     known: Descriptors = {op.result: _descriptor(op) for op in made}
     builder = IRBuilder(NO_TARGET, Options())
     for op in users:
@@ -100,12 +101,8 @@ def _mark_strides(maker: MakeTensorDescOp) -> None:
     for stride in maker.strides:
         widened = defining_op(stride)
         parameter = widened.operands[0] if widened is not None and is_exact(widened) else stride
-        if isinstance(parameter, BlockArgument) and isinstance(parameter.block.parent_op(), FuncOp):
-            kernel = parameter.block.parent_op()
-            assert isinstance(kernel, FuncOp)
-            rows = [kernel.arg_attributes(number) for number in range(len(parameter.block.args))]
-            rows[parameter.index][DESCRIPTOR_STRIDE] = UnitAttr()
-            kernel.properties["arg_attrs"] = ArrayAttr([DictionaryAttr(row) for row in rows])
+        if isinstance(parameter, BlockArgument) and is_parameter(parameter):
+            FuncOp.around(maker).set_arg_attribute(parameter.index, DESCRIPTOR_STRIDE, UnitAttr())
 
 
 def _value(value: SSAValue) -> tensor:

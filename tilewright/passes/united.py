@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, i32
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i32
 
 from tilewright.analysis.origins import MEETS
 from tilewright.ops.casts import BitcastOp
@@ -51,8 +51,5 @@ def note_shared_memory(module: ModuleOp, shared: Shared) -> None:
             cast = BitcastOp.build_op([value], [argument.type])
             insert_before(cast, block.first_op)
             argument.replace_all_uses_with(cast.results[0])
-    if shared.meeting:
-        rows = [kernel.arg_attributes(number) for number in range(len(block.args))]
-        for number, other in shared.meeting:
-            rows[number][MEETS] = IntegerAttr(other, i32)
-        kernel.properties["arg_attrs"] = ArrayAttr([DictionaryAttr(row) for row in rows])
+    for number, other in shared.meeting:
+        kernel.set_arg_attribute(number, MEETS, IntegerAttr(other, i32))
