@@ -19,7 +19,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.constants import constant_of
-from tilewright.analysis.elements import operand_indices, side_bit
+from tilewright.analysis.elements import At, operand_indices, side_bit
 from tilewright.analysis.index import CONST, Coord, Field, Index, bits_of, cut, is_power_of_two, joined, normal, shifted
 from tilewright.base.order import operands_first
 from tilewright.ir.traits import is_view
@@ -160,7 +160,6 @@ _ONE: dict[Monomial, int] = {(): 1}
 ZERO = Poly({})
 _MOST_BITS = 63  # of a coordinate
 Residual = tuple[SSAValue, Index, Poly]
-_At = tuple[SSAValue, Index]
 _F = TypeVar("_F")
 _Maker = Callable[[SSAValue, Index], _F]
 
@@ -254,8 +253,8 @@ class AffineAnalysis:
     def __init__(self, opaque: Callable[[SSAValue], bool] = lambda _: False, facts: ElementFacts | None = None) -> None:
         self._opaque, self.facts = opaque, facts
         self.taken_for: dict[SSAValue, Rule] = {}
-        self._ints: dict[_At, Form] = {}
-        self._pointers: dict[_At, PointerForm] = {}
+        self._ints: dict[At, Form] = {}
+        self._pointers: dict[At, PointerForm] = {}
         self._looked_at: set[SSAValue] = set()
 
     def is_opaque(self, value: SSAValue) -> bool:
@@ -280,7 +279,7 @@ class AffineAnalysis:
         """The form of an integer tile (or scalar, with the empty index)."""
         return self._derived(self._ints, (value, index), self._summands, self._integer)
 
-    def _summands(self, key: _At) -> list[_At]:
+    def _summands(self, key: At) -> list[At]:
         """What the form of an integer is made of."""
         value, _ = key
         if self._rule(value) is None or constant_of(value) is not None:
@@ -333,7 +332,7 @@ class AffineAnalysis:
         """The form of a pointer tile, or of a scalar pointer with the empty index."""
         return self._derived(self._pointers, (value, index), self._bases, self._pointer)
 
-    def _derived(self, known: dict[_At, _F], key: _At, parts: Callable[[_At], list[_At]], make: _Maker[_F]) -> _F:
+    def _derived(self, known: dict[At, _F], key: At, parts: Callable[[At], list[At]], make: _Maker[_F]) -> _F:
         """What is known of a value at an index; all that it is made of is derived before."""
         found = known.get(key)
         if found is None:
@@ -343,7 +342,7 @@ class AffineAnalysis:
             found = known[key]
         return found
 
-    def _bases(self, key: _At) -> list[_At]:
+    def _bases(self, key: At) -> list[At]:
         """The pointer that another is made of by offsets or views."""
         value, _ = key
         op = defining_op(value)

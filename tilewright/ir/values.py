@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue, Use
+
+from tilewright.base.order import reached
 
 # Values are equal if they are one object. xDSL says so in Python, which was a tenth of the calls of a compile.
 SSAValue.__hash__ = object.__hash__  # type: ignore[method-assign]
@@ -29,6 +33,20 @@ def operands_of(op: Operation) -> tuple[SSAValue, ...]:
 def users_of(value: SSAValue) -> list[Operation]:
     """The operations that use a value, once for each use."""
     return [use.operation for use in value.uses]
+
+
+def uses_behind(values: Iterable[SSAValue], through: Callable[[Operation], bool]) -> Iterator[Use]:
+    """The uses of some values, and of what operations make of them.
+
+    Args:
+        values: where to start.
+        through: whether the results of an operation count too; it is asked when all uses of its operand were given.
+    """
+
+    def made_of(value: SSAValue) -> list[SSAValue]:
+        return [result for user in users_of(value) if through(user) for result in user.results]
+
+    return (use for value in reached(values, made_of) for use in value.uses)
 
 
 def is_tile(value: SSAValue) -> bool:

@@ -20,9 +20,9 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import Poly, expanded
 from tilewright.analysis.uniform import scalar_of
-from tilewright.base.order import operands_first, reached
+from tilewright.base.order import operands_first
 from tilewright.ir.effect_traits import is_without_effects
-from tilewright.ir.values import defining_op, is_inside, is_tile, users_of
+from tilewright.ir.values import defining_op, is_inside, is_tile, uses_behind
 from tilewright.ir.walk import operations, walk
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp, IfOp
@@ -279,11 +279,10 @@ def _replaced(loop: ForOp, chosen: _Chosen) -> list[int | None] | None:
 def _is_for(value: SSAValue, branch: Operation) -> bool:
     """Whether nobody but a branch uses a value, or what is made of it."""
 
-    def others(value: SSAValue) -> list[Operation]:
-        return [user for user in users_of(value) if user is not branch and not is_inside(user, branch)]
+    def beside(user: Operation) -> bool:
+        return user is not branch and not is_inside(user, branch)
 
-    made = reached([value], lambda value: [result for user in others(value) for result in user.results])
-    users = (user for each in made for user in others(each))
+    users = filter(beside, (use.operation for use in uses_behind([value], beside)))
     return all(not user.regions and is_removable(user) and user.parent is branch.parent for user in users)
 
 

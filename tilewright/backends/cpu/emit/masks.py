@@ -28,7 +28,7 @@ from xdsl.ir import SSAValue
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly, Residual
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
-from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.elements import At, operand_indices
 from tilewright.analysis.index import LANE, Index, pattern, sources
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.clamps import Clamps
@@ -45,8 +45,6 @@ from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.debug import AssertOp
 from tilewright.ops.elementwise import SelectOp
 from tilewright.ops.memory import LoadOp
-
-At = tuple[SSAValue, Index]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.affine import AffineAnalysis, Form
 from tilewright.analysis.bounds import is_conjunction
 from tilewright.analysis.constants import constant_of
-from tilewright.analysis.elements import operand_indices, side_bit
+from tilewright.analysis.elements import At, operand_indices, side_bit
 from tilewright.analysis.index import Index, whole
 from tilewright.analysis.slices import slices_of
 from tilewright.analysis.unread import asked_for, implies, varies
@@ -40,8 +40,6 @@ from tilewright.ops.memory import LoadOp, is_volatile
 from tilewright.ops.reduce import single_operation
 from tilewright.ops.shape import CatOp, JoinOp
 from tilewright.ops.spec import spec_of
-
-At = tuple[SSAValue, Index]
 
 _EXACT = ("extf", "extsi")  # casts that change no number
 

@@ -37,7 +37,8 @@ from tilewright.backends.nvidia.tgir.ops import (
 )
 from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, memdesc_shape, with_layout
 from tilewright.ir.types import i1, i32
-from tilewright.ir.walk import every, read_by
+from tilewright.ir.values import uses_behind
+from tilewright.ir.walk import among, every, read_by
 from tilewright.ops.elementwise import AddIOp, SelectOp, SubIOp
 from tilewright.ops.function import FuncOp
 
@@ -113,17 +114,8 @@ def product_ranks(body: Block) -> dict[Operation, int]:
 
 def _products_of(load: Operation, body: Block) -> list[Operation]:
     """The first products on all ways from a load through an iteration."""
-    found: list[Operation] = []
-    seen, todo = set[Operation](), list(load.results)
-    while todo:
-        for use in todo.pop().uses:
-            user = use.operation
-            if isinstance(user, WarpGroupDotOp):
-                found.append(user)
-            elif user not in seen and user is not body.last_op:
-                seen.add(user)
-                todo += user.results
-    return found
+    uses = uses_behind(load.results, lambda user: not isinstance(user, WarpGroupDotOp) and user is not body.last_op)
+    return among((use.operation for use in uses), WarpGroupDotOp)
 
 
 def following(b: Builder, at: Position, stages: int) -> Position:

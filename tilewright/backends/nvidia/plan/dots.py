@@ -20,9 +20,10 @@ from tilewright.backends.nvidia.plan.fragments import Fragments, fragment_layout
 from tilewright.backends.nvidia.plan.subjects import TENSOR_CORES, WGMMA
 from tilewright.backends.nvidia.plan.turning import in_order_of_accumulators
 from tilewright.base.decision import Answer, No, Yes
+from tilewright.base.order import reached
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name, shape_of
-from tilewright.ir.values import users_of
+from tilewright.ir.values import defining_op, users_of, uses_behind
 from tilewright.ir.walk import among
 from tilewright.layouts.distributed import (
     blocked,
@@ -330,27 +331,21 @@ def _is_chained(op: DotOp) -> bool:
 
 def _upstream(op: DotOp) -> Iterator[Operation]:
     """Operations of the block from which operands A and B are computed."""
-    block, seen, todo = op.parent_block(), set[Operation](), [op.a, op.b]
-    while todo:
-        owner = todo.pop().owner
-        if isinstance(owner, Operation) and owner.parent_block() is block and owner not in seen:
-            seen.add(owner)
-            todo += owner.operands
-            yield owner
+
+    def maker(value: SSAValue) -> Operation | None:
+        made = defining_op(value)
+        return made if made is not None and made.parent is op.parent else None
+
+    def made_of(value: SSAValue) -> Sequence[SSAValue]:
+        made = maker(value)
+        return made.operands if made is not None else ()
+
+    return filter(None, map(maker, reached([op.a, op.b], made_of)))
 
 
 def _reaches_dot(op: DotOp) -> bool:
-    block, seen, todo = op.parent_block(), set[Operation](), [op.d]
-    while todo:
-        value = todo.pop()
-        for use in value.uses:
-            user = use.operation
-            if isinstance(user, DotOp) and use.index < 2:
-                return True
-            if user.parent_block() is block and user not in seen:
-                seen.add(user)
-                todo += user.results
-    return False
+    uses = uses_behind([op.d], lambda user: user.parent is op.parent)
+    return any(isinstance(use.operation, DotOp) and use.index < 2 for use in uses)
 
 
 # --- multiply-adds ----------------------------------------------------------------------------------------------

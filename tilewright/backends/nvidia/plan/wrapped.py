@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Poly
-from tilewright.analysis.bounds import below_zero, is_conjunction
+from tilewright.analysis.bounds import below_zero, conjuncts_of
 from tilewright.analysis.elements import operand_indices
 from tilewright.analysis.index import Index, whole
 from tilewright.analysis.iterations import in_counters
@@ -86,14 +86,8 @@ def _is_unused(load: LoadOp, dim: int, below: Poly, analysis: AffineAnalysis) ->
 def _is_masked(store: StoreOp, dim: int, below: Poly, analysis: AffineAnalysis) -> bool:
     """Whether a part of the mask of a store is `place along a dim + below < 0`."""
     index: Index = tuple(whole(axis, extent) for axis, extent in enumerate(shape_of(store.value.type)))
-    stack = [] if store.mask is None else [(store.mask, index)]
-    while stack:
-        value, at = stack.pop()
-        op = defining_op(value)
-        if op is None:
-            continue
-        if is_conjunction(op):
-            stack += operand_indices(value, at)
+    for value, at in () if store.mask is None else conjuncts_of(store.mask, index):
+        if defining_op(value) is None:
             continue
         answer = below_zero(value, at, analysis, "")
         if isinstance(answer, No) or answer.plan.coords != {index[dim]: Poly.of(1)}:
