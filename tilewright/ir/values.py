@@ -49,6 +49,20 @@ def uses_behind(values: Iterable[SSAValue], through: Callable[[Operation], bool]
     return (use for value in reached(values, made_of) for use in value.uses)
 
 
+def makers_behind(values: Iterable[SSAValue], within: Callable[[Operation], bool]) -> Iterator[Operation]:
+    """The operations that make some values, and what those are made of: those within some, once for each result."""
+
+    def maker(value: SSAValue) -> Operation | None:
+        op = defining_op(value)
+        return op if op is not None and within(op) else None
+
+    def made_of(value: SSAValue) -> tuple[SSAValue, ...]:
+        op = maker(value)
+        return () if op is None else operands_of(op)
+
+    return filter(None, map(maker, reached(values, made_of)))
+
+
 def is_tile(value: SSAValue) -> bool:
     """Whether `value` has a shape; scalars have none."""
     return type(value._type) is TensorType

@@ -37,8 +37,10 @@ from tilewright.backends.nvidia.tgir.ops import (
 )
 from tilewright.backends.nvidia.tgir.types import MemDescType, memdesc_bytes, memdesc_count, memdesc_shape
 from tilewright.base.errors import InternalError
+from tilewright.base.order import reached
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.ir.values import users_of
 from tilewright.ir.walk import every, walk
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT
 from tilewright.ops.control import ForOp, WhileOp
@@ -238,16 +240,11 @@ class _Order:
 
 def _users(buffer: SSAValue) -> Iterable[Operation]:
     """Operations that use a buffer, directly or under another name."""
-    found: set[SSAValue] = set()
-    pending = [buffer]
-    while pending:
-        value = pending.pop()
-        if value in found:
-            continue
-        found.add(value)
-        for use in value.uses:
-            yield use.operation
-            pending += aliases(use.operation, use.index)
+
+    def names(value: SSAValue) -> list[SSAValue]:
+        return [name for use in value.uses for name in aliases(use.operation, use.index)]
+
+    return (user for value in reached([buffer], names) for user in users_of(value))
 
 
 def aliases(op: Operation, index: int) -> list[SSAValue]:

@@ -9,7 +9,7 @@ warps first.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -20,10 +20,9 @@ from tilewright.backends.nvidia.plan.fragments import Fragments, fragment_layout
 from tilewright.backends.nvidia.plan.subjects import TENSOR_CORES, WGMMA
 from tilewright.backends.nvidia.plan.turning import in_order_of_accumulators
 from tilewright.base.decision import Answer, No, Yes
-from tilewright.base.order import reached
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name, shape_of
-from tilewright.ir.values import defining_op, users_of, uses_behind
+from tilewright.ir.values import makers_behind, users_of, uses_behind
 from tilewright.ir.walk import among
 from tilewright.layouts.distributed import (
     blocked,
@@ -326,21 +325,8 @@ def _mma_warps(shape: Sequence[int], num_warps: int, chained: bool) -> tuple[int
 
 def _is_chained(op: DotOp) -> bool:
     """Whether an operand is computed from another product of the block, or the result is for one."""
-    return any(among(_upstream(op), DotOp)) or _reaches_dot(op)
-
-
-def _upstream(op: DotOp) -> Iterator[Operation]:
-    """Operations of the block from which operands A and B are computed."""
-
-    def maker(value: SSAValue) -> Operation | None:
-        made = defining_op(value)
-        return made if made is not None and made.parent is op.parent else None
-
-    def made_of(value: SSAValue) -> Sequence[SSAValue]:
-        made = maker(value)
-        return made.operands if made is not None else ()
-
-    return filter(None, map(maker, reached([op.a, op.b], made_of)))
+    upstream = makers_behind([op.a, op.b], lambda maker: maker.parent is op.parent)
+    return any(among(upstream, DotOp)) or _reaches_dot(op)
 
 
 def _reaches_dot(op: DotOp) -> bool:
