@@ -8,9 +8,9 @@ in the coordinate of the slices that is not negative there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly, expanded
 from tilewright.analysis.bounds import below_zero, conjuncts_of
@@ -20,7 +20,6 @@ from tilewright.base.decision import No, Yes
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import defining_op
 from tilewright.ir.walk import ancestors
-from tilewright.ops.control import ForOp, WhileOp
 from tilewright.ops.elementwise import CmpIOp
 
 
@@ -28,13 +27,16 @@ def asked_for(slices: Slices, forms: Sequence[Form], analysis: AffineAnalysis, w
     """Why slices may be stored at which one of some forms is not negative; None if none is.
 
     Args:
-        slices: what is made of the tile.
+        slices: what is made of the tile; addresses that are made of it are another matter.
         forms: each in one coordinate, which stands for that of the slices.
         analysis: of the function.
         what: text for the slices.
     """
     if slices.mixed is not None:
         return No(f"{what} are summed, or are moved in the tile", slices.mixed)
+    bounds = [value for form in forms for value in form.constant.atoms()]
+    if any(_varies(value, loop) for value in bounds for loop in slices.carriers):
+        return No(f"another iteration, with other bounds, may store {what} past the end")
     for store, dim in slices.stores.items():
         mask = store.operands[2] if len(store.operands) > 2 else None
         if mask is None or not all(implies(mask, dim, form, analysis) for form in forms):
@@ -59,8 +61,7 @@ def implies(mask: SSAValue, dim: int, wanted: Form, analysis: AffineAnalysis) ->
     return False
 
 
-def varies(bounds: Iterable[Poly]) -> bool:
-    """Whether another iteration of a loop, which may store what is made now, has other bounds."""
-    owners = [atom.owner for bound in bounds for atom in bound.atoms()]
-    around = [parent for owner in owners if (parent := owner.parent_op()) is not None]
-    return any(isinstance(op, (ForOp, WhileOp)) for parent in around for op in (parent, *ancestors(parent)))
+def _varies(value: SSAValue, loop: Operation) -> bool:
+    """Whether iterations of a loop may have different numbers for a value."""
+    made_by = value.owner.parent_op() if isinstance(value.owner, Block) else value.owner
+    return made_by is not None and loop in (made_by, *ancestors(made_by))
