@@ -40,7 +40,6 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import bit_width, element_type
 from tilewright.ir.values import users_of
 from tilewright.ir.walk import among, every, holder_in, read_by, walk
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import AddFOp
 from tilewright.passes.rewriting import move_before
 
@@ -177,8 +176,8 @@ def _begin_with_nothing(dot: WarpGroupDotOp, body: Block) -> None:
     """
     if constant_of(dot.c) != 0:
         c, users, reader = dot.c, list(dot.d.uses), _first_reader(dot.d, body)
-        dot.operands[2] = Builder(dot).insert(ConstantOp.of(0.0, c.type)).results[0]
-        added = Builder(reader).binary(AddFOp, dot.d, c)
+        dot.operands[2] = Builder(dot).number(0.0, c.type)
+        added = Builder(reader).op(AddFOp, dot.d, c)
         for use in users:
             use.operation.operands[use.index] = added
 

@@ -457,7 +457,7 @@ class _Splitter:
         first = [Channel.make(self.function, c, plan.stages, crew.warps, b) for c in plan.parts[0].channels]
         self.channels = [[c.of(p) for c, p in zip(first, part.channels, strict=True)] for part in plan.parts]
         b.effect(BarrierOp, space="local")  # barriers are made
-        warp = b.make(WarpIdOp, [], i32)
+        warp = b.make(WarpIdOp, i32)
         copies, rest = self._branch(b, b.compare("uge", warp, b.number(crew.first_copying)))
         self._enter(copies, crew.first_copying, crew.copying, 0)
         self._copy(copies)
@@ -468,7 +468,7 @@ class _Splitter:
             self._loops(self._enter(turns, crew.warps, crew.turning, 0), plan.around, {}, self._turn)
         entry = self._enter(rest, 0, crew.multiplying, _MATH_BARRIER, crew.warps)
         for op in moved:
-            move_before(op, entry.before)
+            move_before(op, entry.anchor)
         consumers = [
             Consumer(part.level.loop, channels, plan.stages, part.computed, crew, self.decisions)
             for part, channels in zip(plan.parts, self.channels, strict=True)
@@ -504,7 +504,7 @@ class _Splitter:
     def _copy(self, region: Region) -> None:
         """The role that copies: one thread does it."""
         b, inner = self._end(region), self._empty_region()
-        elected = b.make(ElectOp, [], i1, warp=self.plan.crew.first_copying)
+        elected = b.make(ElectOp, i1, warp=self.plan.crew.first_copying)
         b.insert(IfOp.create(operands=[elected], result_types=[], regions=[inner, Region()]))
         self._loops(self._end(inner), self.plan.around, {}, self._fill)
 
