@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly, expanded
 from tilewright.analysis.bounds import below_zero, conjuncts_of
@@ -18,8 +18,7 @@ from tilewright.analysis.index import identity, whole
 from tilewright.analysis.slices import Slices
 from tilewright.base.decision import No, Yes
 from tilewright.ir.types import shape_of
-from tilewright.ir.values import defining_op
-from tilewright.ir.walk import ancestors
+from tilewright.ir.values import defining_op, is_made_inside
 from tilewright.ops.elementwise import CmpIOp
 
 
@@ -35,7 +34,7 @@ def asked_for(slices: Slices, forms: Sequence[Form], analysis: AffineAnalysis, w
     if slices.mixed is not None:
         return No(f"{what} are summed, or are moved in the tile", slices.mixed)
     bounds = [value for form in forms for value in form.constant.atoms()]
-    if any(_varies(value, loop) for value in bounds for loop in slices.carriers):
+    if any(is_made_inside(value, loop) for value in bounds for loop in slices.carriers):
         return No(f"another iteration, with other bounds, may store {what} past the end")
     for store, dim in slices.stores.items():
         mask = store.operands[2] if len(store.operands) > 2 else None
@@ -59,9 +58,3 @@ def implies(mask: SSAValue, dim: int, wanted: Form, analysis: AffineAnalysis) ->
                 if more.uniform and expanded(more.constant).never_negative:
                     return True
     return False
-
-
-def _varies(value: SSAValue, loop: Operation) -> bool:
-    """Whether iterations of a loop may have different numbers for a value."""
-    made_by = value.owner.parent_op() if isinstance(value.owner, Block) else value.owner
-    return made_by is not None and loop in (made_by, *ancestors(made_by))

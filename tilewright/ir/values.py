@@ -82,6 +82,6 @@ def is_inside(op: Operation, ancestor: Operation | None) -> bool:
 
 
 def is_made_inside(value: SSAValue, ancestor: Operation) -> bool:
-    """Whether an operation in a region of another, at any depth, defines a value."""
-    owner = defining_op(value)
-    return owner is not None and is_inside(owner, ancestor)
+    """Whether a value is a result, or an argument of a block, of the regions of an operation, at any depth."""
+    holder = value.owner.parent_op()
+    return holder is ancestor or (holder is not None and is_inside(holder, ancestor))

@@ -22,7 +22,7 @@ from tilewright.analysis.affine import Poly, expanded
 from tilewright.analysis.uniform import scalar_of
 from tilewright.base.order import operands_first
 from tilewright.ir.effect_traits import is_without_effects
-from tilewright.ir.values import defining_op, is_inside, is_tile, uses_behind
+from tilewright.ir.values import defining_op, is_inside, is_made_inside, is_tile, uses_behind
 from tilewright.ir.walk import operations, walk
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp, IfOp
@@ -74,7 +74,7 @@ class _Chosen:
         """Values from outside of the branch that its iteration uses."""
         inner = [op for part in self.ops for op in (part, *walk(part))]
         used = dict.fromkeys([*(value for op in inner for value in op.operands), *self.made])
-        return [value for value in used if not _is_made_by(value, self.op)]
+        return [value for value in used if not is_made_inside(value, self.op)]
 
     def _side(self, number: int) -> Sequence[SSAValue]:
         if isinstance(self.op, SelectOp):
@@ -82,15 +82,6 @@ class _Chosen:
         blocks = self.op.regions[number].blocks
         last = self.op.regions[number].block.last_op if blocks else None
         return list(last.operands) if last is not None else []
-
-
-def _is_made_by(value: SSAValue, branch: Operation) -> bool:
-    """Whether a value is a result or an argument of something within a branch."""
-    owner = defining_op(value)
-    if owner is not None:
-        return is_inside(owner, branch)
-    parent = value.owner.parent_op()
-    return parent is not None and (parent is branch or is_inside(parent, branch))
 
 
 @dataclass(slots=True)

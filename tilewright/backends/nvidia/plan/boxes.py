@@ -189,8 +189,8 @@ class Boxes:
             loop, number = carried_by(carried) or (None, 0)
             if loop is None or not is_unit(loop):
                 return None
-            body, step = loop.body.block, _step(carried, loop.yielded[number])
-            if step is None or any(atom.owner is body or is_made_inside(atom, loop) for atom in step.atoms()):
+            step = _step(carried, loop.yielded[number])
+            if step is None or any(is_made_inside(atom, loop) for atom in step.atoms()):
                 return None
             moved = Poly.atom(loop.induction_var) * step
             offset, first = offset.plus(Form(moved)), loop.iter_args[number]

@@ -141,7 +141,7 @@ def _is_known(monomial: Monomial, loop: ForOp) -> bool:
     if len(monomial) != 1 or monomial[0].unsigned:
         return False
     value = monomial[0].value
-    return value.type == i32 and value.owner is not loop.body.block and not is_made_inside(value, loop)
+    return value.type == i32 and not is_made_inside(value, loop)
 
 
 def _before(poly: Poly, loop: ForOp) -> Poly:

@@ -80,7 +80,7 @@ def plan_overlap(
     sums = [dot for dot in dots if _goes_on(dot, body, rings)]
     if not sums or any(dot in sums for dot in opening):
         return No("no product that needs results of others is only summed up")
-    no = _crowded(dots, arch, shared_bytes) or _tight(dots, registers)
+    no = _crowded(dots, arch, shared_bytes) or unheld(_words(dots) + tuning.OVERLAP_REGISTERS, registers)
     if no is not None:
         return no
     return Yes(Overlap(opening, sums), OVERLAPPED)
@@ -138,10 +138,9 @@ def _crowded(dots: Sequence[WarpGroupDotOp], arch: Arch, shared_bytes: int) -> N
     return No(f"{running} warps of a multiprocessor multiply while others wait for their products")
 
 
-def _tight(dots: Sequence[WarpGroupDotOp], registers: int) -> No | None:
+def unheld(words: int, registers: int, instead: str = "") -> No | None:
     """Why registers do not suffice for the products that are under way at once."""
-    words = _words(dots) + tuning.OVERLAP_REGISTERS
-    return None if words <= registers else No(f"it would take {words} registers a thread, of {registers}")
+    return No(f"it would take {words} registers a thread, of {registers}", None, instead) if words > registers else None
 
 
 def _words(dots: Sequence[WarpGroupDotOp]) -> int:

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, takewhile
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -78,7 +78,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.types import i1, i32, shape_of
-from tilewright.ir.walk import among, every, read_by, walk
+from tilewright.ir.walk import among, ancestors, every, read_by, walk
 from tilewright.ops.control import ForOp, IfOp, WhileOp, YieldOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.descriptor import DescriptorStoreOp, MakeTensorDescOp
@@ -185,12 +185,7 @@ def _multiplies(loop: ForOp) -> bool:
 
 def _around(loop: Operation) -> list[Operation]:
     """The operations in a function that hold another, outermost first."""
-    found: list[Operation] = []
-    parent = loop.parent_op()
-    while parent is not None and not isinstance(parent, FuncOp):
-        found.insert(0, parent)
-        parent = parent.parent_op()
-    return found
+    return list(takewhile(lambda parent: not isinstance(parent, FuncOp), ancestors(loop)))[::-1]
 
 
 # --- choice -------------------------------------------------------------------------------------------------------
