@@ -130,6 +130,14 @@ class Poly:
             self._hash = hash(frozenset(self.terms.items()))
         return self._hash
 
+    def without_number(self) -> Poly:
+        """The terms that have atoms."""
+        return Poly({m: c for m, c in self.terms.items() if m})
+
+    def over(self, number: int) -> Poly:
+        """The quotient by a number, coefficients rounded down."""
+        return Poly({m: c // number for m, c in self.terms.items()})
+
     def at(self, value: Callable[[Atom], Poly]) -> Poly:
         """The polynomial with others in the places of its atoms."""
         total = ZERO
@@ -460,7 +468,7 @@ def _bits(analysis: AffineAnalysis, form: Form, count: int) -> Coord | None:
     size, taken, fields = 1 << count, 0, list[Field]()
     if known := form.constant.terms.get((), 0) % size:
         taken, fields = known, [Field(CONST, known, known.bit_length(), 0)]
-    if divisor_of(_without_number(form.constant), analysis.facts) % size:
+    if divisor_of(form.constant.without_number(), analysis.facts) % size:
         return None
     for coord, stride in form.coords.items():
         step = stride.constant
@@ -487,10 +495,6 @@ def divisor_of(poly: Poly, facts: ElementFacts) -> int:
     """A number that divides a polynomial for all values that its atoms can have; 0 for the polynomial that is 0."""
     terms = (c * math.prod([_divisor(facts, atom.value) for atom in m]) for m, c in poly.terms.items())
     return math.gcd(*terms)
-
-
-def _without_number(poly: Poly) -> Poly:
-    return Poly({monomial: coefficient for monomial, coefficient in poly.terms.items() if monomial})
 
 
 def _power(form: Form) -> int | None:
@@ -549,11 +553,7 @@ def _highest(analysis: AffineAnalysis, form: Form, count: int) -> Form | None:
     terms = [whole_part.constant, *whole_part.coords.values()]
     if any(coefficient % size for poly in terms for coefficient in poly.terms.values()):
         return None
-    return Form(_over(whole_part.constant, size), {c: _over(p, size) for c, p in whole_part.coords.items()})
-
-
-def _over(poly: Poly, size: int) -> Poly:
-    return Poly({monomial: coefficient // size for monomial, coefficient in poly.terms.items()})
+    return Form(whole_part.constant.over(size), {c: p.over(size) for c, p in whole_part.coords.items()})
 
 
 def _and(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None:

@@ -12,10 +12,8 @@ from xdsl.traits import IsTerminator
 from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.values import is_made_inside, operands_of
 from tilewright.ir.walk import operations
-from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.control import LoopOp
 from tilewright.passes.rewriting import move_before
-
-LOOPS = (ForOp, WhileOp)
 
 
 def hoist_loop_invariants(root: Operation) -> bool:
@@ -26,7 +24,7 @@ def hoist_loop_invariants(root: Operation) -> bool:
             for op in operations(block):
                 if op.regions:
                     changed |= hoist_loop_invariants(op)
-                if isinstance(op, LOOPS):
+                if isinstance(op, LoopOp):
                     changed |= _hoist(op)
     return changed
 

@@ -418,8 +418,7 @@ def _strictest(forms: Iterable[Form]) -> list[Form]:
     """Of forms that differ by a number, the one that is negative only where all of them are."""
     found: dict[object, Form] = {}
     for form in forms:
-        rest = {monomial: c for monomial, c in form.constant.terms.items() if monomial}
-        key = (frozenset(form.coords.items()), frozenset(rest.items()), frozenset(form.residual))
+        key = (frozenset(form.coords.items()), form.constant.without_number(), frozenset(form.residual))
         known = found.get(key)
         if known is None or known.constant.terms.get((), 0) < form.constant.terms.get((), 0):
             found[key] = form

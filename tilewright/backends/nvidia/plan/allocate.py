@@ -27,6 +27,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.flow import targets_of
 from tilewright.analysis.liveness import ProgramOrder
 from tilewright.backends.nvidia import tuning
+from tilewright.backends.nvidia.arch import round_up
 from tilewright.backends.nvidia.tgir.ops import (
     AsyncCopyOp,
     AsyncWaitOp,
@@ -43,7 +44,7 @@ from tilewright.ir.types import element_type, ir_name, shape_of
 from tilewright.ir.values import users_of
 from tilewright.ir.walk import every, walk
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT
-from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.control import LoopOp
 
 Kind = TypeVar("Kind", bound=Operation)
 ScratchBytes = Callable[[Kind], int]
@@ -107,7 +108,7 @@ def buffer_stride(type_: object) -> int:
     """Bytes from one buffer to the next of a `memdesc` type: all of them have the alignment of the first."""
     assert isinstance(type_, MemDescType)
     size = memdesc_bytes(type_)
-    return _round_up(size, buffer_alignment(size))
+    return round_up(size, buffer_alignment(size))
 
 
 def buffer_alignment(size: int) -> int:
@@ -265,7 +266,7 @@ def _apart(function: Operation, pieces: Sequence[Piece]) -> set[tuple[Operation,
     used = [piece.op for piece in pieces if piece.size <= tuning.APART_BYTES and not isinstance(piece.op, LocalAllocOp)]
     pairs = set(pairwise(used))
     members = set(used)
-    for loop in every(function, ForOp, WhileOp):
+    for loop in every(function, LoopOp):
         inside = [op for op in walk(loop) if op in members]
         pairs |= {(inside[-1], inside[0])} if len(inside) > 1 else set()
     buffers = [piece.op for piece in pieces if isinstance(piece.op, LocalAllocOp)]
@@ -284,12 +285,8 @@ def _lowest(piece: Piece, placed: Sequence[tuple[Piece, int]], apart: Collection
     for start, end in taken:
         if at + piece.size <= start:
             break
-        at = max(at, _round_up(end, piece.alignment))
+        at = max(at, round_up(end, piece.alignment))
     return at
-
-
-def _round_up(value: int, unit: int) -> int:
-    return -(-value // unit) * unit
 
 
 def _described(op: Operation) -> str:

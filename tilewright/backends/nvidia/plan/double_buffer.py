@@ -40,7 +40,7 @@ from tilewright.ir.types import i1, shape_of, tile_type
 from tilewright.ir.values import users_of
 from tilewright.ir.walk import among, every, walk
 from tilewright.ops.broadcast import SplatOp
-from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.control import ForOp, LoopOp
 from tilewright.ops.descriptor import DescriptorLoadOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.elementwise import MulIOp
@@ -90,7 +90,7 @@ def _is_simple(loop: ForOp) -> bool:
     Loops over the blocks of a row have few iterations, often one or two: a load ahead of them costs more than it hides.
     """
     inner = [op for op in walk(loop) if op is not loop]
-    if _counts_blocks(loop) or any(isinstance(op, (ForOp, WhileOp, *_PRODUCTS)) for op in inner):
+    if _counts_blocks(loop) or any(isinstance(op, (LoopOp, *_PRODUCTS)) for op in inner):
         return False
     return any(isinstance(op, _KEPT_APART) for op in inner)
 

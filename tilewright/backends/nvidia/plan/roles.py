@@ -79,7 +79,7 @@ from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.types import i1, i32, shape_of
 from tilewright.ir.walk import among, ancestors, every, read_by, walk
-from tilewright.ops.control import ForOp, IfOp, WhileOp, YieldOp
+from tilewright.ops.control import ForOp, IfOp, LoopOp, YieldOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.descriptor import DescriptorStoreOp, MakeTensorDescOp
 from tilewright.ops.function import FuncOp
@@ -320,7 +320,7 @@ def _changed(function: FuncOp, last: Operation, bases: Sequence[SSAValue]) -> No
     """The operation that copies cannot run ahead of: all but those behind the `last` loop of the kernel count."""
     for top in function.body.block.ops:
         for op in walk(top):
-            if isinstance(op, ForOp | WhileOp) or not may_write(op):
+            if isinstance(op, LoopOp) or not may_write(op):
                 continue
             if not isinstance(op, _STORES) or any(may_meet(op.operands[0], base) for base in bases):
                 return changed_by(op)
