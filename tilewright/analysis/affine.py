@@ -19,7 +19,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.constants import constant_of
-from tilewright.analysis.elements import operand_indices, side_bit
+from tilewright.analysis.elements import At, operand_indices, side_bit
 from tilewright.analysis.index import CONST, Coord, Field, Index, bits_of, cut, is_power_of_two, joined, normal, shifted
 from tilewright.base.order import operands_first
 from tilewright.ir.traits import is_view
@@ -130,6 +130,14 @@ class Poly:
             self._hash = hash(frozenset(self.terms.items()))
         return self._hash
 
+    def without_number(self) -> Poly:
+        """The terms that have atoms."""
+        return Poly({m: c for m, c in self.terms.items() if m})
+
+    def over(self, number: int) -> Poly:
+        """The quotient by a number, coefficients rounded down."""
+        return Poly({m: c // number for m, c in self.terms.items()})
+
     def at(self, value: Callable[[Atom], Poly]) -> Poly:
         """The polynomial with others in the places of its atoms."""
         total = ZERO
@@ -160,7 +168,6 @@ _ONE: dict[Monomial, int] = {(): 1}
 ZERO = Poly({})
 _MOST_BITS = 63  # of a coordinate
 Residual = tuple[SSAValue, Index, Poly]
-_At = tuple[SSAValue, Index]
 _F = TypeVar("_F")
 _Maker = Callable[[SSAValue, Index], _F]
 
@@ -254,8 +261,8 @@ class AffineAnalysis:
     def __init__(self, opaque: Callable[[SSAValue], bool] = lambda _: False, facts: ElementFacts | None = None) -> None:
         self._opaque, self.facts = opaque, facts
         self.taken_for: dict[SSAValue, Rule] = {}
-        self._ints: dict[_At, Form] = {}
-        self._pointers: dict[_At, PointerForm] = {}
+        self._ints: dict[At, Form] = {}
+        self._pointers: dict[At, PointerForm] = {}
         self._looked_at: set[SSAValue] = set()
 
     def is_opaque(self, value: SSAValue) -> bool:
@@ -280,7 +287,7 @@ class AffineAnalysis:
         """The form of an integer tile (or scalar, with the empty index)."""
         return self._derived(self._ints, (value, index), self._summands, self._integer)
 
-    def _summands(self, key: _At) -> list[_At]:
+    def _summands(self, key: At) -> list[At]:
         """What the form of an integer is made of."""
         value, _ = key
         if self._rule(value) is None or constant_of(value) is not None:
@@ -333,7 +340,7 @@ class AffineAnalysis:
         """The form of a pointer tile, or of a scalar pointer with the empty index."""
         return self._derived(self._pointers, (value, index), self._bases, self._pointer)
 
-    def _derived(self, known: dict[_At, _F], key: _At, parts: Callable[[_At], list[_At]], make: _Maker[_F]) -> _F:
+    def _derived(self, known: dict[At, _F], key: At, parts: Callable[[At], list[At]], make: _Maker[_F]) -> _F:
         """What is known of a value at an index; all that it is made of is derived before."""
         found = known.get(key)
         if found is None:
@@ -343,7 +350,7 @@ class AffineAnalysis:
             found = known[key]
         return found
 
-    def _bases(self, key: _At) -> list[_At]:
+    def _bases(self, key: At) -> list[At]:
         """The pointer that another is made of by offsets or views."""
         value, _ = key
         op = defining_op(value)
@@ -461,7 +468,7 @@ def _bits(analysis: AffineAnalysis, form: Form, count: int) -> Coord | None:
     size, taken, fields = 1 << count, 0, list[Field]()
     if known := form.constant.terms.get((), 0) % size:
         taken, fields = known, [Field(CONST, known, known.bit_length(), 0)]
-    if divisor_of(_without_number(form.constant), analysis.facts) % size:
+    if divisor_of(form.constant.without_number(), analysis.facts) % size:
         return None
     for coord, stride in form.coords.items():
         step = stride.constant
@@ -488,10 +495,6 @@ def divisor_of(poly: Poly, facts: ElementFacts) -> int:
     """A number that divides a polynomial for all values that its atoms can have; 0 for the polynomial that is 0."""
     terms = (c * math.prod([_divisor(facts, atom.value) for atom in m]) for m, c in poly.terms.items())
     return math.gcd(*terms)
-
-
-def _without_number(poly: Poly) -> Poly:
-    return Poly({monomial: coefficient for monomial, coefficient in poly.terms.items() if monomial})
 
 
 def _power(form: Form) -> int | None:
@@ -550,11 +553,7 @@ def _highest(analysis: AffineAnalysis, form: Form, count: int) -> Form | None:
     terms = [whole_part.constant, *whole_part.coords.values()]
     if any(coefficient % size for poly in terms for coefficient in poly.terms.values()):
         return None
-    return Form(_over(whole_part.constant, size), {c: _over(p, size) for c, p in whole_part.coords.items()})
-
-
-def _over(poly: Poly, size: int) -> Poly:
-    return Poly({monomial: coefficient // size for monomial, coefficient in poly.terms.items()})
+    return Form(whole_part.constant.over(size), {c: p.over(size) for c, p in whole_part.coords.items()})
 
 
 def _and(analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None:

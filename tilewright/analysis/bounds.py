@@ -161,8 +161,7 @@ def _scaled_down(form: Form) -> Form:
     if by <= 1:
         return form
     # by * x + c < 0 where x < -c / by: x - ceil(-c / by) < 0, and that is x + floor(c / by).
-    constant = Poly({monomial: c // by for monomial, c in total.terms.items()})
-    return Form(constant, {coord: Poly({m: c // by for m, c in p.terms.items()}) for coord, p in form.coords.items()})
+    return Form(total.over(by), {coord: stride.over(by) for coord, stride in form.coords.items()})
 
 
 def _always_negative(form: Form) -> bool:

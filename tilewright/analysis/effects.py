@@ -22,6 +22,7 @@ from xdsl.traits import EffectInstance, IsTerminator, MemoryEffectKind
 
 from tilewright.analysis.origins import is_address
 from tilewright.base.location import Location
+from tilewright.base.order import reached
 from tilewright.ir.effect_traits import effects
 from tilewright.ir.op import location_of
 from tilewright.ir.values import operands_of
@@ -152,14 +153,9 @@ def _origins(
             made_of[target].append(source)
     # Data has as many origins as loads are in a sum; nobody asks for them.
     wanted = {effect.value for there in accesses.values() for effect in there if isinstance(effect.value, SSAValue)}
-    todo = list(wanted)
-    while todo:
-        target = todo.pop()
+    for target in reached(wanted, made_of.__getitem__):
         for source in made_of[target]:
             following[source].append(target)
-            if source not in wanted:
-                wanted.add(source)
-                todo.append(source)
     pending = list(found)
     while pending:
         source = pending.pop()

@@ -7,11 +7,12 @@ analysis and evaluators all walk through it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from xdsl.ir import Operation, OpResult, SSAValue
 
 from tilewright.analysis.index import ZERO, Index, bits_of, constant, cut, keeps_bits, normal, reshape
+from tilewright.base.order import reached
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import is_tile, operands_of, property_int
 from tilewright.ops.broadcast import BroadcastOp, ExpandDimsOp, SplatOp
@@ -19,13 +20,16 @@ from tilewright.ops.gather import GatherOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import CatOp, JoinOp, ReshapeOp, SplitOp, TransOp
 
+At = tuple[SSAValue, Index]
+"""A tile, and the index at which it is wanted."""
+
 
 def is_ragged(op: Operation) -> bool:
     """Whether `op` is a reshape that has no index for its operand, so that its result must be in memory."""
     return isinstance(op, ReshapeOp) and not keeps_bits(shape_of(op.operands[0].type), shape_of(op.results[0].type))
 
 
-def operand_indices(value: SSAValue, index: Index) -> list[tuple[SSAValue, Index]]:
+def operand_indices(value: SSAValue, index: Index) -> list[At]:
     """Operands of the lazy operation that defines `value`, each with the index at which it is wanted.
 
     For join and cat both sides are given; the evaluator picks by the bit of the index that tells them apart. For
@@ -39,6 +43,20 @@ def operand_indices(value: SSAValue, index: Index) -> list[tuple[SSAValue, Index
     if rule is not None:
         return list(zip(operands, rule(op, value, index), strict=False))
     return [(operand, index if is_tile(operand) else ()) for operand in operands]
+
+
+def tiles_behind(roots: Iterable[At], parts: Callable[[SSAValue, Index], Iterable[At]]) -> Iterator[At]:
+    """The tiles among some roots and all that they are made of, each once.
+
+    Args:
+        roots: where to start.
+        parts: what a tile is made of; it is asked when the caller wants the next.
+    """
+
+    def tiles(found: Iterable[At]) -> list[At]:
+        return [at for at in found if is_tile(at[0])]
+
+    return reached(tiles(roots), lambda at: tiles(parts(*at)))
 
 
 def _expand_dims(op: Operation, value: SSAValue, index: Index) -> list[Index]:

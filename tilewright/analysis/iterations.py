@@ -115,8 +115,7 @@ def _as_counted(value: SSAValue) -> Poly | None:
     if loop is None or not is_unit(loop):
         return None
     gain = expanded(Poly.atom(loop.yielded[number])) + -Poly.atom(value)
-    body = loop.body.block
-    if any(atom.owner is body or is_made_inside(atom, loop) for atom in gain.atoms()):
+    if any(is_made_inside(atom, loop) for atom in gain.atoms()):
         return None
     return Poly.atom(loop.iter_args[number]) + gain * Poly.atom(loop.induction_var)
 

@@ -8,7 +8,7 @@ in the coordinate of the slices that is not negative there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
@@ -18,9 +18,7 @@ from tilewright.analysis.index import identity, whole
 from tilewright.analysis.slices import Slices
 from tilewright.base.decision import No, Yes
 from tilewright.ir.types import shape_of
-from tilewright.ir.values import defining_op
-from tilewright.ir.walk import ancestors
-from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ir.values import defining_op, is_made_inside
 from tilewright.ops.elementwise import CmpIOp
 
 
@@ -28,13 +26,16 @@ def asked_for(slices: Slices, forms: Sequence[Form], analysis: AffineAnalysis, w
     """Why slices may be stored at which one of some forms is not negative; None if none is.
 
     Args:
-        slices: what is made of the tile.
+        slices: what is made of the tile; addresses that are made of it are another matter.
         forms: each in one coordinate, which stands for that of the slices.
         analysis: of the function.
         what: text for the slices.
     """
     if slices.mixed is not None:
         return No(f"{what} are summed, or are moved in the tile", slices.mixed)
+    bounds = [value for form in forms for value in form.constant.atoms()]
+    if any(is_made_inside(value, loop) for value in bounds for loop in slices.carriers):
+        return No(f"another iteration, with other bounds, may store {what} past the end")
     for store, dim in slices.stores.items():
         mask = store.operands[2] if len(store.operands) > 2 else None
         if mask is None or not all(implies(mask, dim, form, analysis) for form in forms):
@@ -57,10 +58,3 @@ def implies(mask: SSAValue, dim: int, wanted: Form, analysis: AffineAnalysis) ->
                 if more.uniform and expanded(more.constant).never_negative:
                     return True
     return False
-
-
-def varies(bounds: Iterable[Poly]) -> bool:
-    """Whether another iteration of a loop, which may store what is made now, has other bounds."""
-    owners = [atom.owner for bound in bounds for atom in bound.atoms()]
-    around = [parent for owner in owners if (parent := owner.parent_op()) is not None]
-    return any(isinstance(op, (ForOp, WhileOp)) for parent in around for op in (parent, *ancestors(parent)))

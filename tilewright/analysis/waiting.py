@@ -12,7 +12,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from tilewright.analysis.flow import sources_of
 from tilewright.base.order import reached
 from tilewright.ir.types import element_type, is_integer
-from tilewright.ir.values import defining_op, is_inside, is_tile, users_of
+from tilewright.ir.values import defining_op, is_made_inside, is_tile, users_of
 from tilewright.ir.walk import among, contains, every, walk
 from tilewright.ops.atomic import AtomicCASOp, AtomicLoadOp, AtomicRMWOp
 from tilewright.ops.control import WhileOp, YieldOp
@@ -45,11 +45,11 @@ def _looks_of(loop: WhileOp) -> list[Operation]:
     def made_of(value: SSAValue) -> Sequence[SSAValue]:
         sources, op = sources_of(value), defining_op(value)
         if sources is not None:
-            return [source for source in sources if _is_inside(source, loop)]
-        return () if op is None or isinstance(op, _LOOKS) or not _is_inside(value, loop) else op.operands
+            return [source for source in sources if is_made_inside(source, loop)]
+        return () if op is None or isinstance(op, _LOOKS) or not is_made_inside(value, loop) else op.operands
 
     seen = dict.fromkeys(reached([last.operands[0]], made_of))
-    made = [defining_op(value) for value in seen if sources_of(value) is None and _is_inside(value, loop)]
+    made = [defining_op(value) for value in seen if sources_of(value) is None and is_made_inside(value, loop)]
     looks: list[Operation] = [op for op in made if isinstance(op, _LOOKS)]
     counts = any(_counts(value, loop, seen) for value in seen)
     usable = all(not is_tile(op.results[0]) and is_integer(element_type(op.results[0].type)) for op in looks)
@@ -59,13 +59,7 @@ def _looks_of(loop: WhileOp) -> list[Operation]:
 def _counts(value: SSAValue, loop: WhileOp, seen: Collection[SSAValue]) -> bool:
     """Whether a value is computed in a loop from what the loop carries and carried on."""
     op = defining_op(value)
-    if op is None or op.regions or isinstance(op, _LOOKS) or not _is_inside(value, loop):
+    if op is None or op.regions or isinstance(op, _LOOKS) or not is_made_inside(value, loop):
         return False
     carried = any(among(users_of(value), YieldOp))
     return carried and any(isinstance(operand, BlockArgument) and operand in seen for operand in op.operands)
-
-
-def _is_inside(value: SSAValue, loop: WhileOp) -> bool:
-    """Whether a value is made in a loop, or carried by it."""
-    holder = value.owner.parent_op()
-    return holder is loop or (holder is not None and is_inside(holder, loop))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue, Use
+
+from tilewright.base.order import reached
 
 # Values are equal if they are one object. xDSL says so in Python, which was a tenth of the calls of a compile.
 SSAValue.__hash__ = object.__hash__  # type: ignore[method-assign]
@@ -31,6 +35,34 @@ def users_of(value: SSAValue) -> list[Operation]:
     return [use.operation for use in value.uses]
 
 
+def uses_behind(values: Iterable[SSAValue], through: Callable[[Operation], bool]) -> Iterator[Use]:
+    """The uses of some values, and of what operations make of them.
+
+    Args:
+        values: where to start.
+        through: whether the results of an operation count too; it is asked when all uses of its operand were given.
+    """
+
+    def made_of(value: SSAValue) -> list[SSAValue]:
+        return [result for user in users_of(value) if through(user) for result in user.results]
+
+    return (use for value in reached(values, made_of) for use in value.uses)
+
+
+def makers_behind(values: Iterable[SSAValue], within: Callable[[Operation], bool]) -> Iterator[Operation]:
+    """The operations that make some values, and what those are made of: those within some, once for each result."""
+
+    def maker(value: SSAValue) -> Operation | None:
+        op = defining_op(value)
+        return op if op is not None and within(op) else None
+
+    def made_of(value: SSAValue) -> tuple[SSAValue, ...]:
+        op = maker(value)
+        return () if op is None else operands_of(op)
+
+    return filter(None, map(maker, reached(values, made_of)))
+
+
 def is_tile(value: SSAValue) -> bool:
     """Whether `value` has a shape; scalars have none."""
     return type(value._type) is TensorType
@@ -50,6 +82,6 @@ def is_inside(op: Operation, ancestor: Operation | None) -> bool:
 
 
 def is_made_inside(value: SSAValue, ancestor: Operation) -> bool:
-    """Whether an operation in a region of another, at any depth, defines a value."""
-    owner = defining_op(value)
-    return owner is not None and is_inside(owner, ancestor)
+    """Whether a value is a result, or an argument of a block, of the regions of an operation, at any depth."""
+    holder = value.owner.parent_op()
+    return holder is ancestor or (holder is not None and is_inside(holder, ancestor))

@@ -20,6 +20,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis import affine
 from tilewright.analysis.iterations import way_to
+from tilewright.base.order import reached
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
 from tilewright.ir.values import is_inside, is_tile
 from tilewright.loops.arithmetic import at_least_zero, before_end, conjunction, extent_of, rounded_up
@@ -283,16 +284,15 @@ class LoopValues:
         """The values that recurrences are of: those that the next value of one of them needs."""
         loop = self.of(op)
         found: dict[int, tuple[Index, Node, Node]] = {}
-        todo = list(numbers)
-        while todo:
-            n = todo.pop()
-            if n in found:
-                continue
+
+        def needed(n: int) -> list[int]:
+            return sorted({part.number for part in walk(found[n][2]) if _is_carried(part, loop.iteration)})
+
+        for n in reached(numbers, needed):
             first, yielded = loop.op.iter_args[n], loop.yielded[n]
             dims = self._values.dims((loop.op, n), tuple(shape_of(yielded.type)))
             following = self._values.value(yielded, dims)
             found[n] = (dims, self._values.value(first, dims), following)
-            todo += sorted({part.number for part in walk(following) if _is_carried(part, loop.iteration)})
         return tuple((n, *found[n]) for n in sorted(found))
 
 

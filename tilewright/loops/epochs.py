@@ -12,7 +12,7 @@ from tilewright.analysis.origins import Origins
 from tilewright.ir.effect_traits import effects
 from tilewright.ir.values import is_inside
 from tilewright.ir.walk import ancestors, walk
-from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.control import LoopOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.program import AssumeOp
 
@@ -55,4 +55,4 @@ class Epochs:
 
 
 def _loops_around(op: Operation) -> list[Operation]:
-    return [parent for parent in ancestors(op) if isinstance(parent, (ForOp, WhileOp))]
+    return [parent for parent in ancestors(op) if isinstance(parent, LoopOp)]

@@ -19,7 +19,7 @@ from tilewright.analysis.affine import AffineAnalysis
 from tilewright.analysis.index import identity
 from tilewright.ir.types import bit_width, element_type, i64, shape_of, with_element
 from tilewright.ir.values import is_tile
-from tilewright.ir.walk import among, every
+from tilewright.ir.walk import among, every, holder_in
 from tilewright.ops.broadcast import BroadcastOp
 from tilewright.ops.casts import ExtSIOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
@@ -43,7 +43,7 @@ def add_places_once(root: Operation) -> bool:
         for (block, _), together in groups.items():
             if len(together) > 1:
                 key = tuple(map(_source, together))
-                made[key] = made.get(key) or _sum(key, _around(load, block))
+                made[key] = made.get(key) or _sum(key, holder_in(block, load))
                 offsets = [*(offset for offset in offsets if offset not in together), made[key]]
                 load.operands[0] = _pointer(base, offsets, load)
                 changed = True
@@ -69,13 +69,6 @@ def _parts(pointer: SSAValue) -> tuple[SSAValue, list[SSAValue]]:
 def _source(offset: SSAValue) -> SSAValue:
     """A tile before it is repeated."""
     return next((op.operands[0] for op in among([offset.owner], BroadcastOp)), offset)
-
-
-def _around(op: Operation, block: Block) -> Operation:
-    """The operation of a block in which another one stands."""
-    while op.parent is not block:
-        op = op.parent_op()  # type: ignore[assignment]
-    return op
 
 
 def _sum(parts: Sequence[SSAValue], before: Operation) -> SSAValue:

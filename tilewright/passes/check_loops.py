@@ -9,8 +9,12 @@ its program nothing more of the program is to be seen, and so nothing of earlier
 
 from __future__ import annotations
 
-from xdsl.ir import Operation
+from collections.abc import Sequence
 
+from xdsl.ir import Operation, SSAValue
+
+from tilewright.analysis.flow import carried_by
+from tilewright.base.order import reached
 from tilewright.ir.effect_traits import effects
 from tilewright.ir.values import defining_op, is_tile
 from tilewright.ir.walk import among, every
@@ -37,21 +41,15 @@ def _writes_nothing_else(loop: ForOp) -> bool:
 
 def _by_counters(loop: ForOp, checks: list[CheckOp]) -> bool:
     """Whether checks are made of scalars that no memory was read for, in the loop."""
-    block = loop.body.block
-    last = block.last_op
-    assert last is not None
-    seen, todo = set[object](), [value for check in checks for value in check.operands]
-    while todo:
-        value = todo.pop()
-        op = defining_op(value)
-        inside = value.owner is block or (op is not None and op.parent is block)
-        if value in seen or not inside:
-            continue
-        seen.add(value)
-        if is_tile(value) or (op is not None and effects(op)):
-            return False
-        if op is not None:
-            todo += op.operands
-        elif value is not loop.induction_var:
-            todo.append(last.operands[list(loop.carried).index(value)])
-    return True
+
+    def is_inside(value: SSAValue) -> bool:
+        return loop.body.block in (value.owner, value.owner.parent)
+
+    def made_of(value: SSAValue) -> Sequence[SSAValue]:
+        op, carried = defining_op(value), carried_by(value)
+        found = op.operands if op is not None else () if carried is None else [loop.yielded[carried[1]]]
+        return [part for part in found if is_inside(part)]
+
+    checked = [value for check in checks for value in check.operands if is_inside(value)]
+    made = ((value, defining_op(value)) for value in reached(checked, made_of))
+    return not any(is_tile(value) or (op is not None and effects(op)) for value, op in made)

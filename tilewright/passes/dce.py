@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue, Use
 from xdsl.traits import IsTerminator, MemoryEffectKind, RecursiveMemoryEffect
 
 from tilewright.ir.effect_traits import effects
+from tilewright.ir.values import uses_behind
 from tilewright.ops.control import ForOp
 from tilewright.passes.rewriting import erase, loop_carrying
 
@@ -111,17 +112,11 @@ def _rebuild_without(loop: ForOp, dead: Sequence[int]) -> None:
 
 def _feeds_only(value: SSAValue, terminator: Operation, index: int) -> bool:
     """Whether every use of `value` ends, through removable operations, in operand `index` of `terminator`."""
-    seen: set[Operation] = set()
-    pending = [value]
-    while pending:
-        for use in pending.pop().uses:
-            user = use.operation
-            if user is terminator:
-                if use.index != index:
-                    return False
-            elif user not in seen:
-                if user.regions or not is_removable(user) or user.parent_block() is not terminator.parent_block():
-                    return False
-                seen.add(user)
-                pending.extend(user.results)
-    return True
+
+    def feeds(use: Use) -> bool:
+        user = use.operation
+        if user is terminator:
+            return use.index == index
+        return user.parent is terminator.parent and not user.regions and is_removable(user)
+
+    return all(map(feeds, uses_behind([value], lambda user: user is not terminator)))

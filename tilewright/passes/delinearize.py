@@ -22,7 +22,7 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.iterations import is_unit
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.values import defining_op, is_inside, result_number
+from tilewright.ir.values import defining_op, is_inside, is_made_inside, result_number
 from tilewright.ir.walk import every, operations
 from tilewright.ops.control import ForOp, FuncOp, IfOp
 from tilewright.ops.elementwise import AddIOp, DivSIOp, MaxSIOp, MulIOp, RemSIOp, SelectOp, SubIOp
@@ -78,7 +78,8 @@ def _cycle(loop: ForOp) -> _Cycle | None:
         if argument.type == loop.lb.type and (found := _carried(loop, number, argument, value)) is not None:
             return found
     for op in ops:
-        if isinstance(op, RemSIOp) and op.operands[0] is loop.induction_var and _stays(op.operands[1], loop):
+        counted = isinstance(op, RemSIOp) and op.operands[0] is loop.induction_var
+        if counted and not is_made_inside(op.operands[1], loop):
             return _Cycle(Poly.atom(op.operands[1]), op.results[0], None)
     return None
 
@@ -93,7 +94,7 @@ def _carried(loop: ForOp, number: int, argument: SSAValue, value: SSAValue) -> _
         anew, following = sides[::-1] if negated else sides
         period = left + one_more
         begins_anew = constant_of(anew) == 0 and expanded(Poly.atom(following)) == one_more
-        if begins_anew and all(_stays(atom, loop) for atom in period.atoms()):
+        if begins_anew and not any(is_made_inside(atom, loop) for atom in period.atoms()):
             return _begun(loop, number, argument, value, period)
     return None
 
@@ -126,12 +127,6 @@ def _is_for_its_next(argument: SSAValue, value: SSAValue) -> bool:
         if not all(inner.operation is op for result in user.results for inner in result.uses) or user.regions:
             return False
     return True
-
-
-def _stays(value: SSAValue, loop: ForOp) -> bool:
-    """Whether a value is made outside of a loop."""
-    op = defining_op(value)
-    return not is_inside(op, loop) if op is not None else value.owner is not loop.body.block
 
 
 # --- rewriting ---------------------------------------------------------------------------------------------------

@@ -6,16 +6,14 @@ defined result), so moving one out of a loop that runs zero times is safe.
 
 from __future__ import annotations
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation
 from xdsl.traits import IsTerminator
 
 from tilewright.ir.effect_traits import is_without_effects
-from tilewright.ir.values import defining_op, operands_of
+from tilewright.ir.values import is_made_inside, operands_of
 from tilewright.ir.walk import operations
-from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.control import LoopOp
 from tilewright.passes.rewriting import move_before
-
-LOOPS = (ForOp, WhileOp)
 
 
 def hoist_loop_invariants(root: Operation) -> bool:
@@ -26,7 +24,7 @@ def hoist_loop_invariants(root: Operation) -> bool:
             for op in operations(block):
                 if op.regions:
                     changed |= hoist_loop_invariants(op)
-                if isinstance(op, LOOPS):
+                if isinstance(op, LoopOp):
                     changed |= _hoist(op)
     return changed
 
@@ -45,16 +43,4 @@ def _hoist(loop: Operation) -> bool:
 def _invariant(op: Operation, loop: Operation) -> bool:
     if op.regions or op.has_trait(IsTerminator) or not is_without_effects(op):
         return False
-    return all(defined_outside(operand, loop) for operand in operands_of(op))
-
-
-def defined_outside(value: SSAValue, loop: Operation) -> bool:
-    """Whether a value is there before a loop."""
-    owner = defining_op(value)
-    block = value.owner if owner is None else owner.parent
-    while isinstance(block, Block):
-        parent = block.parent_op()
-        if parent is loop:
-            return False
-        block = parent.parent if parent is not None else None
-    return True
+    return not any(is_made_inside(operand, loop) for operand in operands_of(op))

@@ -20,9 +20,9 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import Poly, expanded
 from tilewright.analysis.uniform import scalar_of
-from tilewright.base.order import operands_first, reached
+from tilewright.base.order import operands_first
 from tilewright.ir.effect_traits import is_without_effects
-from tilewright.ir.values import defining_op, is_inside, is_tile, users_of
+from tilewright.ir.values import defining_op, is_inside, is_made_inside, is_tile, uses_behind
 from tilewright.ir.walk import operations, walk
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp, IfOp
@@ -74,7 +74,7 @@ class _Chosen:
         """Values from outside of the branch that its iteration uses."""
         inner = [op for part in self.ops for op in (part, *walk(part))]
         used = dict.fromkeys([*(value for op in inner for value in op.operands), *self.made])
-        return [value for value in used if not _is_made_by(value, self.op)]
+        return [value for value in used if not is_made_inside(value, self.op)]
 
     def _side(self, number: int) -> Sequence[SSAValue]:
         if isinstance(self.op, SelectOp):
@@ -82,15 +82,6 @@ class _Chosen:
         blocks = self.op.regions[number].blocks
         last = self.op.regions[number].block.last_op if blocks else None
         return list(last.operands) if last is not None else []
-
-
-def _is_made_by(value: SSAValue, branch: Operation) -> bool:
-    """Whether a value is a result or an argument of something within a branch."""
-    owner = defining_op(value)
-    if owner is not None:
-        return is_inside(owner, branch)
-    parent = value.owner.parent_op()
-    return parent is not None and (parent is branch or is_inside(parent, branch))
 
 
 @dataclass(slots=True)
@@ -279,11 +270,10 @@ def _replaced(loop: ForOp, chosen: _Chosen) -> list[int | None] | None:
 def _is_for(value: SSAValue, branch: Operation) -> bool:
     """Whether nobody but a branch uses a value, or what is made of it."""
 
-    def others(value: SSAValue) -> list[Operation]:
-        return [user for user in users_of(value) if user is not branch and not is_inside(user, branch)]
+    def beside(user: Operation) -> bool:
+        return user is not branch and not is_inside(user, branch)
 
-    made = reached([value], lambda value: [result for user in others(value) for result in user.results])
-    users = (user for each in made for user in others(each))
+    users = filter(beside, (use.operation for use in uses_behind([value], beside)))
     return all(not user.regions and is_removable(user) and user.parent is branch.parent for user in users)
 
 

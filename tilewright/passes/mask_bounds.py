@@ -32,7 +32,7 @@ from tilewright.base.target import NO_TARGET
 from tilewright.frontend.builder import IRBuilder, Position
 from tilewright.ir.types import element_type, i32, i64, shape_of
 from tilewright.ir.values import defining_op, users_of
-from tilewright.ir.walk import every
+from tilewright.ir.walk import among, ancestors, every
 from tilewright.ops.builtin import BUILTINS
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
@@ -128,14 +128,8 @@ def _sides(bound: Poly, extent: int) -> tuple[Poly, Poly] | None:
 
 def _is_rest_of_loop(bound: Poly, op: Operation) -> bool:
     """Whether a bound is how far the counter of a loop around `op`, of 32 bits, still goes: they hold that, too."""
-    loop = op.parent_op()
-    while loop is not None:
-        if isinstance(loop, ForOp) and loop.ub.type == i32 and loop.unsignedCmp is None:
-            ends = _ends(loop)
-            if ends is not None and bound == ends:
-                return True
-        loop = loop.parent_op()
-    return False
+    loops = among(ancestors(op), ForOp)
+    return any(_ends(loop) == bound for loop in loops if loop.ub.type == i32 and loop.unsignedCmp is None)
 
 
 def _ends(loop: ForOp) -> Poly | None:

@@ -12,12 +12,13 @@ All of i1, scalars and tiles. Negations move through changes of shape to the com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
+from tilewright.base.order import operands_first
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import element_type, i1
 from tilewright.ir.walk import every, walk
@@ -99,18 +100,14 @@ def _can_negate(value: SSAValue) -> bool:
 def _negated(value: SSAValue, before: Operation) -> SSAValue:
     """The negation of a mask of which `_can_negate` holds, where `before` stands."""
     made: dict[SSAValue, SSAValue] = {}
-    todo = [value]
-    while todo:
-        wanted = todo[-1]
-        op = wanted.owner
+
+    def parts(mask: SSAValue) -> Sequence[SSAValue]:
+        op = mask.owner
         assert isinstance(op, Operation)
-        deeper = [v for v in op.operands if v not in made] if is_view(op) or isinstance(op, OrIOp) else []
-        if deeper:
-            todo += deeper
-            continue
-        todo.pop()
-        if wanted not in made:
-            made[wanted] = _negated_once(op, made, before)
+        return op.operands[::-1] if is_view(op) or isinstance(op, OrIOp) else ()
+
+    for part in operands_first(value, parts, made):
+        made[part] = _negated_once(part.owner, made, before)  # type: ignore[arg-type]
     return made[value]
 
 

@@ -65,9 +65,9 @@ def load_at(
     def number(poly: Poly) -> tensor:
         return tensor(preheader.sum(poly), dtypes.int64)
 
-    start = number(_divided(offset, size))
+    start = number(offset.over(size))
     steps = [expanded(stride) for stride in found.strides]  # what they are made of is outside of the load's loop
-    strides = [None if step == Poly.of(size) else number(_divided(step, size)) for step in steps]
+    strides = [None if step == Poly.of(size) else number(step.over(size)) for step in steps]
     limits = [[tensor(preheader.bound(bound), dtypes.int64) for bound in of_dim] for of_dim in bounds]
     b = IRBuilder(NO_TARGET, Options())
     b.position, b.location = Position(Block()), found.load.location or b.location
@@ -94,10 +94,6 @@ def _other(found: MemoryOperand, anchor: Operation, shape: tuple[int, ...], othe
     kind = dtype_of(element)
     number = float(other) if kind.is_floating() else int(other)
     return tensor(Builder(anchor).number(number, tile_type(shape, element)), dtypes.BlockType(kind, shape))
-
-
-def _divided(poly: Poly, size: int) -> Poly:
-    return Poly({monomial: number // size for monomial, number in poly.terms.items()})
 
 
 def first_write(first: Operation, last: Operation) -> Operation | None:

@@ -68,8 +68,19 @@ def bound_of_an_iteration(a, b, out, rows, columns, M: tl.constexpr, N: tl.const
         tl.store(out + i[:, None] * N + j[None, :], acc, (i[:, None] < rows // most) & (j[None, :] < columns))
 
 
-_LEFT_OUT = [at_once, iteration_by_iteration]
-_KEPT = [rows_stored, one_row_more_stored, rows_summed, bound_of_an_iteration]
+@tilewright.jit
+def stored_by_a_later_iteration(a, b, out, rows, columns, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """Half of the rows are multiplied, and then all of them are stored."""
+    i, j, acc = tl.arange(0, M), tl.arange(0, N), tl.zeros((M, N), tl.float32)
+    for number in range(1, 3):
+        most = rows * number // 2
+        tl.store(out + i[:, None] * N + j[None, :], acc, (i[:, None] < most) & (j[None, :] < columns))
+        i, j, x, y = operands(a, b, most, columns, tl.arange(0, K), M, N)
+        acc = tl.dot(x, y)
+
+
+_LEFT_OUT = [at_once, iteration_by_iteration, bound_of_an_iteration]
+_KEPT = [rows_stored, one_row_more_stored, rows_summed, stored_by_a_later_iteration]
 _CASES = [*((name, kernel) for name in FAMILIES for kernel in _LEFT_OUT), *(("avx512", kernel) for kernel in _KEPT)]
 
 
@@ -92,6 +103,8 @@ def test_what_is_stored_is_right(family: str, kernel: tilewright.JITFunction) ->
             more = _M if kernel is rows_stored else min(_M, rows + 1)
             wanted[:more, :columns] = 0
         wanted[:rows, :columns] = product
+        if kernel is stored_by_a_later_iteration:
+            wanted[rows // 2 : rows, :columns] = 0
         made((1,), a, b, out, rows, columns)
         np.testing.assert_array_equal(out, wanted, err_msg=f"{rows} rows, {columns} columns")
 

@@ -120,6 +120,20 @@ def wrapped(
 
 
 @tw.jit
+def wrapped_and_added(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """The product is added to what the result is."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    k = tl.arange(0, BK)
+    left, right = a + (m % M)[:, None] * K + k[None, :], b + k[:, None] * N + (n % N)[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for _ in range(0, K, BK):
+        acc = tl.dot(tl.load(left), tl.load(right), acc)
+        left += BK
+        right += BK * N
+    tl.atomic_add(c + m[:, None] * N + n[None, :], acc, (m < M)[:, None] & (n < N)[None, :])
+
+
+@tw.jit
 def wrapped_sums(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Sums of the rows of a product, chosen by a branch: each is of one row, and of all columns."""
     m, n, k = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)

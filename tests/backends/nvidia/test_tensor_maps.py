@@ -114,6 +114,16 @@ def test_rows_that_wrap(used: bool) -> None:
     assert copies(made) == ((0, 2) if used else (2, 0))
 
 
+def test_rows_that_wrap_and_are_added() -> None:
+    """Atomics ask for rows as stores do."""
+    a, b, _ = operands(80, 96, 64)
+    c = kernels.aligned(80, 96, np.float32)
+    c[:] = 1
+    made = run(kernels.wrapped_and_added, [a, b, c, 80, 96, 64], (2, 2))
+    check(a, b, c - 1)
+    assert copies(made) == (2, 0)
+
+
 def test_rows_that_wrap_before_they_are_summed() -> None:
     """A sum of a row is of that row; a column of B is in all sums."""
     a, b, _ = operands(80, 64, 64)

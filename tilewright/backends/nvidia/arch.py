@@ -122,11 +122,11 @@ class Arch:
         Returns:
             0 if not even one fits.
         """
-        per_warp = _round_up(max(registers, 1) * WARP, _REGISTER_UNIT)
+        per_warp = round_up(max(registers, 1) * WARP, _REGISTER_UNIT)
         by_registers = (
             REGISTERS // per_warp // 4 * 4 // warps
         )  # each quarter of the warps has a quarter of the registers
-        by_shared = self.shared_per_multiprocessor // _round_up(shared_bytes + _SHARED_RESERVED, _SHARED_UNIT)
+        by_shared = self.shared_per_multiprocessor // round_up(shared_bytes + _SHARED_RESERVED, _SHARED_UNIT)
         if shared_bytes > self.shared_limit:
             return 0
         return min(self.max_warps // warps, self.max_blocks, by_registers, by_shared)
@@ -136,7 +136,8 @@ class Arch:
         return self.blocks_per_multiprocessor(warps, registers, shared_bytes) * warps / self.max_warps
 
 
-def _round_up(value: int, unit: int) -> int:
+def round_up(value: int, unit: int) -> int:
+    """The next multiple of a unit."""
     return -(-value // unit) * unit
 
 

@@ -28,7 +28,7 @@ from xdsl.ir import SSAValue
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly, Residual
 from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.constants import constant_of
-from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.elements import At, operand_indices, tiles_behind
 from tilewright.analysis.index import LANE, Index, pattern, sources
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.clamps import Clamps
@@ -45,8 +45,6 @@ from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.debug import AssertOp
 from tilewright.ops.elementwise import SelectOp
 from tilewright.ops.memory import LoadOp
-
-At = tuple[SSAValue, Index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,28 +364,26 @@ def _comparisons(
     Each part with whether a load or store is masked by it; a selection may depend on anything.
     """
     found: dict[tuple[SSAValue, Index], bool] = {}
-    seen: set[tuple[SSAValue, Index]] = set()
-    stack = [(root, index) for root, _ in step.roots() for index in indices]
     stores = [sink.roots for sink in step.sinks if isinstance(sink, StoreSink)]
     said = filter(None, map(_mask, step.sinks))
     masks = [(mask, index) for mask in said for index in indices]
     selections: list[tuple[SSAValue, Index]] = []
     pointers = [(roots[0], index) for roots in stores for index in indices]
-    while stack:
-        key = stack.pop()
-        if key in seen or not is_tile(key[0]) or key[0] in ev.placed:
+
+    def parts(value: SSAValue, index: Index) -> list[At]:
+        if value in ev.placed:
+            return []
+        return operand_indices(value, index)[2 if isinstance(value.owner, LoadOp) else 0 :]
+
+    for value, index in tiles_behind([(root, index) for root, _ in step.roots() for index in indices], parts):
+        if value in ev.placed:
             continue
-        seen.add(key)
-        op = defining_op(key[0])
-        assert op is not None
-        operands = operand_indices(*key)
-        if isinstance(op, LoadOp):
+        if isinstance(value.owner, LoadOp):
+            operands = operand_indices(value, index)
             pointers += operands[:1]
             masks += operands[1:2]
-            operands = operands[2:]
-        elif isinstance(op, SelectOp):
-            selections += operands[:1]
-        stack += operands
+        elif isinstance(value.owner, SelectOp):
+            selections += operand_indices(value, index)[:1]
     for mask in masks:
         _conjuncts(ev, mask, found, True)
     for condition in selections:
@@ -422,8 +418,7 @@ def _strictest(forms: Iterable[Form]) -> list[Form]:
     """Of forms that differ by a number, the one that is negative only where all of them are."""
     found: dict[object, Form] = {}
     for form in forms:
-        rest = {monomial: c for monomial, c in form.constant.terms.items() if monomial}
-        key = (frozenset(form.coords.items()), frozenset(rest.items()), frozenset(form.residual))
+        key = (frozenset(form.coords.items()), form.constant.without_number(), frozenset(form.residual))
         known = found.get(key)
         if known is None or known.constant.terms.get((), 0) < form.constant.terms.get((), 0):
             found[key] = form

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly, Residual
-from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.elements import At, operand_indices
 from tilewright.analysis.index import LANE, Index, normal, sources
 from tilewright.backends.cpu.emit.evaluator import Evaluator
 from tilewright.backends.cpu.plan.recompute import table_name
@@ -28,8 +28,6 @@ RUN = 1 << 16
 
 _MINUS = Poly.of(-1)
 _MINUS_ONE = Form(_MINUS)
-
-At = tuple[SSAValue, Index]
 
 
 class Quotients:

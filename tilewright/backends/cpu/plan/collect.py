@@ -345,7 +345,7 @@ class Collector:
         first: Step | None = None
         if not fresh and self.context.demands.placed.get(c) is not target:
             first = self.materialize(c, target, at=self.position - 0.25)
-        if isinstance(self.block.parent_op(), ForOp | WhileOp):
+        if isinstance(self.block.parent_op(), LoopOp):
             self.context.decisions.note(ACCUMULATOR, op, accumulates(op, fresh, first))
         needs = list(op.operands[:2]) + ([] if fresh or first else [c])
         detail = DotDetail(a, b, target, fresh)
@@ -423,7 +423,7 @@ class Collector:
         writes = self.context.captured.writes_memory(op)
         step = Step(self.position, op, writes=writes, reads=True)
         outside = self.context.captured.tiles(op)
-        loop, call = isinstance(op, ForOp | WhileOp), isinstance(op, CallOp)
+        loop, call = isinstance(op, LoopOp), isinstance(op, CallOp)
         for value, users in outside.items():
             if loop and any(isinstance(user, (DotOp, TransOp, GatherOp)) for user in users):
                 self._force_operand(value, users)

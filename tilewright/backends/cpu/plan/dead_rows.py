@@ -18,7 +18,7 @@ from tilewright.analysis.affine import AffineAnalysis, Form, Poly
 from tilewright.analysis.index import whole
 from tilewright.analysis.matrices import MemoryOperand
 from tilewright.analysis.slices import slices_of
-from tilewright.analysis.unread import asked_for, varies
+from tilewright.analysis.unread import asked_for
 from tilewright.backends.cpu.plan.dot import BY_ROWS, DotPlan
 from tilewright.backends.cpu.plan.dot_operands import Operand, ScratchOperand
 from tilewright.base.decision import Answer, No, Yes
@@ -66,8 +66,6 @@ def _dead(dot: Operation, bounds: list[Poly], dim: int, *, alone: bool) -> Answe
         return no
     if slices.loads:
         return No("addresses are made of the result", next(iter(slices.loads)))
-    if varies(bounds):
-        return No(f"the bound of {what} may differ from iteration to iteration")
     if alone:
         return Yes(dim, "where one row is left it is multiplied alone, as no other is stored")
     return Yes(dim, f"{what} past the end are not multiplied, as they are not stored")

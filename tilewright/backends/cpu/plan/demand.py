@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
-from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.elements import At, operand_indices, tiles_behind
 from tilewright.analysis.index import Index
 from tilewright.backends.cpu.plan.recompute import CAP, cost_of, is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, Step
@@ -153,15 +153,6 @@ class Demands:
             known[value] = frozenset(found)
         return known[value]
 
-    def walk(self, value: SSAValue, index: Index) -> Iterator[tuple[SSAValue, Index]]:
+    def walk(self, value: SSAValue, index: Index) -> Iterator[At]:
         """Every (value, index) evaluated to compute `value` at `index`, the tile values of its cone."""
-        seen: set[tuple[SSAValue, Index]] = set()
-        stack = [(value, index)]
-        while stack:
-            key = stack.pop()
-            if key in seen or not is_tile(key[0]):
-                continue
-            seen.add(key)
-            yield key
-            if key[0] not in self.placed:
-                stack.extend(operand_indices(*key))
+        return tiles_behind([(value, index)], lambda v, at: () if v in self.placed else operand_indices(v, at))

@@ -116,8 +116,7 @@ def _same_array(places: list[_Place]) -> Iterator[list[_Place]]:
     """Places of one array a number of bytes apart."""
     found: dict[object, list[_Place]] = {}
     for place in places:
-        rest = Poly({monomial: c for monomial, c in place.offset.terms.items() if monomial})
-        found.setdefault((place.array, rest), []).append(place)
+        found.setdefault((place.array, place.offset.without_number()), []).append(place)
     yield from (same for same in found.values() if len(same) > 1)
 
 

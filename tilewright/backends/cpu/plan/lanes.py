@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Poly
 from tilewright.analysis.constants import constant_of
-from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.elements import At, operand_indices, tiles_behind
 from tilewright.analysis.index import LANE, Coord, Field, Index, bits_of, identity, whole
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.recompute import is_lazy, table_name
@@ -34,7 +34,7 @@ from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import bit_width, element_type, is_float, is_pointer, pointee_bytes, shape_of
-from tilewright.ir.values import defining_op, is_tile, result_number
+from tilewright.ir.values import defining_op, result_number
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.memory import LoadOp
@@ -377,24 +377,18 @@ def loaded_along(value: SSAValue, placed: dict[SSAValue, Buffer], analysis: Affi
 
 def _wanted(
     roots: Sequence[SSAValue], shape: tuple[int, ...], placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
-) -> Iterator[tuple[SSAValue, Index]]:
+) -> Iterator[At]:
     """Everything that is evaluated for the roots, at which index: of an address, the part that is not affine."""
-    seen: set[tuple[SSAValue, Index]] = set()
-    stack = [(root, identity(shape)) for root in roots]
-    while stack:
-        key = stack.pop()
-        value, index = key
-        if key in seen or not is_tile(value):
-            continue
-        seen.add(key)
-        yield key
+
+    def parts(value: SSAValue, index: Index) -> Sequence[At]:
         if _is_address(value, placed):
-            stack += [(v, i) for v, i, _ in analysis.pointer(value, index).offset.residual]
-        elif value not in placed:
-            stack += _made_of(value, index)
+            return [(v, i) for v, i, _ in analysis.pointer(value, index).offset.residual]
+        return [] if value in placed else _made_of(value, index)
+
+    return tiles_behind([(root, identity(shape)) for root in roots], parts)
 
 
-def _made_of(value: SSAValue, index: Index) -> Sequence[tuple[SSAValue, Index]]:
+def _made_of(value: SSAValue, index: Index) -> Sequence[At]:
     """Operands at their indices; of a loop's result, what its iterations hand on."""
     op = defining_op(value)
     if isinstance(op, ForOp):

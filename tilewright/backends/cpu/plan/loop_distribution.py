@@ -13,7 +13,9 @@ are made of is loaded again, which the caches have; what costs more than that st
 
 from __future__ import annotations
 
-from xdsl.ir import Operation
+from collections.abc import Sequence
+
+from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.recurrences import carried_sum
 from tilewright.backends.cpu import tuning
@@ -23,6 +25,7 @@ from tilewright.backends.cpu.plan.recompute import cost_of, is_lazy
 from tilewright.backends.cpu.plan.subjects import DISTRIBUTED
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
+from tilewright.base.order import reached
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, is_integer, is_pointer, shape_of
 from tilewright.ir.values import defining_op, is_tile
@@ -72,15 +75,17 @@ def _others(loop: ForOp, number: int, mine: dict[Operation, None]) -> list[dict[
 
 def _slice(loop: ForOp, number: int) -> dict[Operation, None]:
     """What one of the carried values is made of in an iteration, and in those before."""
-    body, found, stack = loop.body.block, dict[Operation, None](), [loop.yielded[number]]
     following = dict(zip(loop.carried, loop.yielded, strict=True))
-    while stack:
-        value = stack.pop()
-        op = defining_op(following.pop(value, value))
-        if op is not None and op.parent is body and op not in found:
-            found[op] = None
-            stack += op.operands
-    return found
+
+    def maker(value: SSAValue) -> Operation | None:
+        op = defining_op(following.get(value, value))
+        return op if op is not None and op.parent is loop.body.block else None
+
+    def made_of(value: SSAValue) -> Sequence[SSAValue]:
+        op = maker(value)
+        return op.operands if op is not None else ()
+
+    return dict.fromkeys(filter(None, map(maker, reached([loop.yielded[number]], made_of))))
 
 
 def _is_of_tiles(op: Operation) -> bool:

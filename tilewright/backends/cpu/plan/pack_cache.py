@@ -30,7 +30,7 @@ from tilewright.ir.decisions import describe_op
 from tilewright.ir.effect_traits import is_atomic
 from tilewright.ir.values import defining_op, is_inside, is_tile, property_int
 from tilewright.ir.walk import among, ancestors, every, walk
-from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.control import ForOp, LoopOp
 from tilewright.ops.elementwise import DivSIOp, MaxSIOp, MinSIOp, RemSIOp
 from tilewright.ops.function import CallOp, FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp, is_volatile
@@ -147,7 +147,7 @@ def _undisturbed(
 
 def _outer_loop(op: Operation) -> Operation | None:
     """The outermost loop around an operation: a store in it comes before the next iteration."""
-    loops = among(ancestors(op), ForOp, WhileOp)
+    loops = among(ancestors(op), LoopOp)
     return loops[-1] if loops else None
 
 

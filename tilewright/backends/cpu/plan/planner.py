@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -51,6 +51,7 @@ from tilewright.backends.cpu.plan.subjects import APART_AT_LAUNCH, FUSION
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import InternalError
+from tilewright.base.order import reached
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import defining_op, is_tile
@@ -355,17 +356,11 @@ class _Grouping:
 
     def _reaches(self, start: Step, goal: Step) -> bool:
         """Whether `start` depends on `goal`."""
-        seen, stack = set(), [start]
-        while stack:
-            step = self.leader[stack.pop()]
-            if step in seen:
-                continue
-            seen.add(step)
-            for member in self.members[step]:
-                if member is goal:
-                    return True
-                stack.extend(self.hard[member] | self.soft[member])
-        return False
+
+        def before(step: Step) -> Iterator[Step]:
+            return (self.leader[other] for one in self.members[step] for other in self.hard[one] | self.soft[one])
+
+        return any(goal in self.members[step] for step in reached([self.leader[start]], before))
 
     # -- grouping ------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from xdsl.ir import Block, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Atom, Poly, expanded
 from tilewright.analysis.axis import ElementFacts
-from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.elements import At, operand_indices, tiles_behind
 from tilewright.analysis.index import Index, identity
 from tilewright.analysis.uniform import is_invariant
 from tilewright.backends.cpu import tuning
@@ -41,7 +41,8 @@ from tilewright.backends.cpu.plan.subjects import PREFETCHED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import pointee_bytes, shape_of
-from tilewright.ir.values import defining_op, is_tile, property_int
+from tilewright.ir.values import defining_op, property_int
+from tilewright.ir.walk import among
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.program import GetProgramIdOp
 
@@ -111,21 +112,19 @@ def _passes(plan: BlockPlan, outer: dict[SSAValue, Buffer]) -> Iterator[tuple[St
             yield from _passes(body, placed)
 
 
-def _loads(step: Step, placed: dict[SSAValue, Buffer]) -> Iterator[LoadOp]:
+def _loads(step: Step, placed: dict[SSAValue, Buffer]) -> list[LoadOp]:
     """Loads that a group performs."""
     own = set(step.computed(placed))
-    seen: set[tuple[SSAValue, Index]] = set()
-    stack = [(root, identity(shape)) for root, shape in step.roots()]
-    while stack:
-        key = stack.pop()
-        value, index = key
+
+    def parts(value: SSAValue, index: Index) -> list[At]:
+        return operand_indices(value, index) if is_computed(value) else []
+
+    def is_computed(value: SSAValue) -> bool:
         op = defining_op(value)
-        if key in seen or not is_tile(value) or (value in placed and value not in own) or op is None or not is_lazy(op):
-            continue
-        seen.add(key)
-        if isinstance(op, LoadOp):
-            yield op
-        stack += operand_indices(value, index)
+        return (value in own or value not in placed) and op is not None and is_lazy(op)
+
+    tiles = tiles_behind([(root, identity(shape)) for root, shape in step.roots()], parts)
+    return among([defining_op(value) for value, _ in tiles if is_computed(value)], LoadOp)
 
 
 def _row(load: LoadOp, analysis: AffineAnalysis, block: Block) -> Answer[RowPrefetch]:

@@ -14,10 +14,9 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.backends.cpu.plan.reciprocal import DivideByRowOp
 from tilewright.backends.llvm.casts import CAST_NAMES
 from tilewright.backends.llvm.elementwise import TABLE
-from tilewright.base.order import reached
 from tilewright.ir.traits import View
 from tilewright.ir.types import bit_width, element_type, is_integer
-from tilewright.ir.values import users_of
+from tilewright.ir.values import uses_behind
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.creation import MakeRangeOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
@@ -106,8 +105,4 @@ def _cast_cost(op: Operation, cast: str) -> float:
 
 def readers_of(value: SSAValue) -> Iterator[Operation]:
     """Who reads a value, or what is computed from it where it is wanted."""
-
-    def made_of_it(value: SSAValue) -> list[SSAValue]:
-        return [result for user in users_of(value) if is_lazy(user) for result in user.results]
-
-    return (user for each in reached([value], made_of_it) for user in users_of(each))
+    return (use.operation for use in uses_behind([value], is_lazy))

@@ -33,7 +33,7 @@ from tilewright.backends.cpu.plan.subjects import MATERIALIZED
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import element_type, i1, shape_of
 from tilewright.ir.values import defining_op, is_tile
-from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ops.control import ControlOp, LoopOp
 from tilewright.ops.gather import GatherOp
 
 _PLAIN = (StoreSink, MaterializeSink, ReduceSink, ScanSink)
@@ -91,7 +91,7 @@ class _Sharing:
             for value in filter(is_tile, step.needs):
                 smallest = unrepeated(value)
                 costly = smallest not in self.demands.placed and self.demands.cost(smallest) > tuning.LOOP_COST
-                if costly and isinstance(step.op, ForOp | WhileOp) and not self._are_bounds(smallest):
+                if costly and isinstance(step.op, LoopOp) and not self._are_bounds(smallest):
                     self._keep_before(smallest, step)
                     self.answers[smallest] = Yes(step, "once before the loop")
                 shape = shape_of(value.type)
@@ -263,7 +263,7 @@ class _Sharing:
             written = {root for sink in step.sinks for root in sink.roots if isinstance(sink, MaterializeSink)}
             results = set(step.op.results) if step.op is not None else set()
             results |= {result for sink in step.sinks if sink.op is not None for result in sink.op.results}
-            apart = step.bodies or isinstance(step, DotStep) or isinstance(step.op, ForOp | WhileOp | IfOp)
+            apart = step.bodies or isinstance(step, DotStep) or isinstance(step.op, ControlOp)
             if leaves & results or apart:
                 return None
             if isinstance(step, GroupStep) and step.shape == shape and not any(s.axis >= 0 for s in step.sinks):

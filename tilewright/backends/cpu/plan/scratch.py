@@ -20,7 +20,7 @@ from tilewright.backends.cpu.plan.dot_operands import ScratchOperand
 from tilewright.backends.cpu.plan.dot_step import DotDetail
 from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, CopySink, FunctionPlan, RowsStep, Step
 from tilewright.ir.values import is_tile
-from tilewright.ops.control import ForOp, IfOp, WhileOp
+from tilewright.ops.control import ControlOp, ForOp, IfOp, WhileOp
 from tilewright.ops.function import CallOp
 
 _ALIGN = 64
@@ -175,5 +175,5 @@ class _Lives:
             yield from detail.packed.values()
         elif isinstance(step.detail, dict):
             yield from step.detail.values()
-        if step.op is not None and isinstance(step.op, CallOp | WhileOp | ForOp | IfOp):
+        if step.op is not None and isinstance(step.op, CallOp | ControlOp):
             yield from (self.demands.placed[r] for r in step.op.results if r in self.demands.placed)

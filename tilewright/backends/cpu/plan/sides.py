@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import ZERO, AffineAnalysis, PointerForm, Poly
-from tilewright.analysis.elements import operand_indices, side_bit
+from tilewright.analysis.elements import At, operand_indices, side_bit, tiles_behind
 from tilewright.analysis.index import CONST, LANE, Coord, Field, Index, normal
 from tilewright.backends.cpu.plan.lanes import Chunking
 from tilewright.backends.cpu.plan.steps import Buffer, MaterializeSink, Step, StoreSink
 from tilewright.ir.types import element_type, is_pointer
-from tilewright.ir.values import defining_op, is_tile
+from tilewright.ir.values import defining_op
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import CatOp, JoinOp
 
@@ -72,25 +72,22 @@ class _Cone:
         self.bits: set[int] | None = set()
         self.loads: list[tuple[SSAValue, Index]] = []
         self.read: list[set[int]] = []
-        stack = [(root, index) for root, _ in step.roots() if not _is_address(root)]
-        seen: set[tuple[SSAValue, Index]] = set()
-        while stack:
-            value, at = stack.pop()
-            if (value, at) in seen or not is_tile(value):
-                continue
-            seen.add((value, at))
+
+        def parts(value: SSAValue, at: Index) -> list[At]:
+            if value in placed or defining_op(value) is None:
+                return []
+            return [part for part in operand_indices(value, at) if not _is_address(part[0])]
+
+        for value, at in tiles_behind([(root, index) for root, _ in step.roots() if not _is_address(root)], parts):
             op = defining_op(value)
             if value in placed or op is None:
                 self.read.append(_lane_bits(at))
-                continue
-            parts = operand_indices(value, at)
-            if isinstance(op, LoadOp):
-                self.loads.append(parts[0])
-                self.read.append(_read_by(analysis.pointer(*parts[0]), at))
+            elif isinstance(op, LoadOp):
+                self.loads.append(operand_indices(value, at)[0])
+                self.read.append(_read_by(analysis.pointer(*self.loads[-1]), at))
             elif isinstance(op, JoinOp | CatOp):
                 side = _lane_bit(side_bit(op, value, at)[0])
                 self.bits = None if side is None or self.bits is None else self.bits | side
-            stack += [part for part in parts if not _is_address(part[0])]
 
 
 def _read_by(form: PointerForm, at: Index) -> set[int]:

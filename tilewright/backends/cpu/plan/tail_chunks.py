@@ -22,10 +22,10 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.affine import AffineAnalysis, Form
 from tilewright.analysis.bounds import is_conjunction
 from tilewright.analysis.constants import constant_of
-from tilewright.analysis.elements import operand_indices, side_bit
+from tilewright.analysis.elements import At, operand_indices, side_bit
 from tilewright.analysis.index import Index, whole
 from tilewright.analysis.slices import slices_of
-from tilewright.analysis.unread import asked_for, implies, varies
+from tilewright.analysis.unread import asked_for, implies
 from tilewright.backends.cpu.plan.recompute import cast_name, is_lazy
 from tilewright.backends.cpu.plan.steps import Buffer, CopySink, MaterializeSink, ReduceSink, Sink, Step, StoreSink
 from tilewright.base.decision import Answer, No, Yes
@@ -40,8 +40,6 @@ from tilewright.ops.memory import LoadOp, is_volatile
 from tilewright.ops.reduce import single_operation
 from tilewright.ops.shape import CatOp, JoinOp
 from tilewright.ops.spec import spec_of
-
-At = tuple[SSAValue, Index]
 
 _EXACT = ("extf", "extsi")  # casts that change no number
 
@@ -126,7 +124,7 @@ def _takes_once(sink: Sink, known: _TailValues, index: Index) -> bool:
 
 def _is_unread(step: Step, sink: Sink, dim: int, bound: Form, analysis: AffineAnalysis) -> bool:
     """Whether nobody but the group itself wants what it keeps in scratch past the end."""
-    if shape_of(sink.roots[0].type) != step.shape or varies([bound.constant]):
+    if shape_of(sink.roots[0].type) != step.shape:
         return False
     apart = [each.op for each in step.sinks if isinstance(each, ReduceSink)]
     return _are_dead(sink.roots, dim, bound, analysis, apart)
@@ -152,7 +150,7 @@ def is_dead(step: Step, dim: int, form: Form, analysis: AffineAnalysis) -> bool:
         reduced = sink.op if isinstance(sink, ReduceSink) else None
         made = sink.roots if reduced is None else reduced.results
         rows = dim if reduced is None else dim - (sink.axis < dim)
-        if varies([bound.constant]) or not _are_dead(made, rows, bound, analysis):
+        if not _are_dead(made, rows, bound, analysis):
             return False
     return True
 

@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis
 from tilewright.analysis.axis import ElementFacts
-from tilewright.analysis.elements import operand_indices, side_bit
+from tilewright.analysis.elements import At, operand_indices, side_bit, tiles_behind
 from tilewright.analysis.index import CONST, Index, identity, is_power_of_two
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.recompute import cost_of, is_lazy, readers_of
@@ -25,7 +25,7 @@ from tilewright.backends.cpu.plan.zero_terms import first_zero
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import element_type, is_pointer, pointee_bytes, shape_of, tile_type
-from tilewright.ir.values import defining_op, is_tile, property_int
+from tilewright.ir.values import defining_op, property_int
 from tilewright.ir.walk import among, every
 from tilewright.ops.broadcast import BroadcastOp
 from tilewright.ops.elementwise import AddFOp, AddIOp
@@ -79,29 +79,19 @@ def _slices(op: ReduceOp, analysis: AffineAnalysis) -> Answer[int]:
     """How many slices are combined, if each is as good to compute as the whole."""
     value, axis = op.operands[0], property_int(op, "axis")
     extent = shape_of(value.type)[axis]
-    seen: set[tuple[SSAValue, Index]] = set()
-    loads, costly, stack = 0, 0.0, [(value, identity(shape_of(value.type)))]
-    while stack:
-        key = stack.pop()
-        if key in seen or not is_tile(key[0]):
-            continue
-        seen.add(key)
-        maker = defining_op(key[0])
+    tiles, loads, costly = 0, 0, 0.0
+    for part, at in tiles_behind([(value, identity(shape_of(value.type)))], _beside_addresses):
+        maker = defining_op(part)
         if maker is None or not is_lazy(maker) or is_volatile(maker):
             return No(
                 f"it needs {describe_op(maker)} as a whole" if maker is not None else "a loop carries what it needs"
             )
-        costly = max(costly, cost_of(maker))
-        parts = operand_indices(*key)
-        if isinstance(maker, LoadOp):
-            loads += 1
-            if not _along_others(*parts[0], axis, analysis):
-                return No("what it loads lies along the dim that is reduced", maker)
-            parts = parts[1:]
-        stack += parts
+        tiles, loads, costly = tiles + 1, loads + isinstance(maker, LoadOp), max(costly, cost_of(maker))
+        if isinstance(maker, LoadOp) and not _along_others(*operand_indices(part, at)[0], axis, analysis):
+            return No("what it loads lies along the dim that is reduced", maker)
     if not loads:
         return No("it loads nothing")
-    if len(seen) * extent > tuning.UNROLLED_OPERATIONS:
+    if tiles * extent > tuning.UNROLLED_OPERATIONS:
         return No(f"that would be more than {tuning.UNROLLED_OPERATIONS} operations")
     if costly > tuning.SHARED_COST and _is_broadcast(op.results[0]):
         return No("every row would compute it again")
@@ -116,22 +106,24 @@ def _slices(op: ReduceOp, analysis: AffineAnalysis) -> Answer[int]:
 def _joined_bit(op: ReduceOp, analysis: AffineAnalysis) -> int | None:
     """The bit of the place along the dim that tells sides of a join apart, if each load is as good for half of them."""
     value, axis = op.operands[0], property_int(op, "axis")
-    stack, seen, found = [(value, identity(shape_of(value.type)))], set[tuple[SSAValue, Index]](), None
-    while stack:
-        key = stack.pop()
-        maker = defining_op(key[0])
-        if key in seen or not is_tile(key[0]) or maker is None or not is_lazy(maker):
-            continue
-        seen.add(key)
-        parts = operand_indices(*key)
-        if among([maker], LoadOp) and not _along_others(*parts[0], axis, analysis):
+    found = None
+    for part, at in tiles_behind([(value, identity(shape_of(value.type)))], _beside_addresses):
+        maker = defining_op(part)
+        if isinstance(maker, LoadOp) and not _along_others(*operand_indices(part, at)[0], axis, analysis):
             return None
-        if among([maker], JoinOp, CatOp):
-            (bit,) = side_bit(maker, *key)
+        if isinstance(maker, JoinOp | CatOp):
+            (bit,) = side_bit(maker, part, at)
             if [field.src for field in bit] == [axis]:
                 found = bit[0].lo
-        stack += [part for part in parts if not is_pointer(element_type(part[0].type))]
     return found
+
+
+def _beside_addresses(value: SSAValue, index: Index) -> list[At]:
+    """What an element is computed from where it is wanted, without addresses."""
+    maker = defining_op(value)
+    if maker is None or not is_lazy(maker):
+        return []
+    return [part for part in operand_indices(value, index) if not is_pointer(element_type(part[0].type))]
 
 
 def _combine_sides(op: ReduceOp, bit: int) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xdsl.ir import Block, Operation, SSAValue, Use
+from xdsl.ir import Operation, SSAValue, Use
 
 from tilewright.analysis.affine import AffineAnalysis, Form, Poly
 from tilewright.analysis.index import ZERO, Index, whole
@@ -24,7 +24,7 @@ from tilewright.base.assumptions import POSITIVE_DIVISORS, holds
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, i1, shape_of, tile_type
-from tilewright.ir.values import defining_op, is_inside, is_tile
+from tilewright.ir.values import defining_op, is_tile
 from tilewright.ir.walk import among, walk
 from tilewright.ops.broadcast import BroadcastOp, SplatOp
 from tilewright.ops.constant import ConstantOp
@@ -114,17 +114,8 @@ def _unread(held: _Held, slices: Slices, analysis: AffineAnalysis) -> Answer[_He
     wanted = _form(held, analysis)
     if wanted is None:
         return No("the index is not affine, or its bound is not one number", held.op)
-    varying = wanted.constant.atoms()
-    if any(_varies(value, loop) for value in varying for loop in slices.carriers):
-        return No("another iteration, with other bounds, may store what is read", held.op)
     no = asked_for(slices, [wanted], analysis)
     return no or Yes(held, "rows past the end are not read, as they are not stored")
-
-
-def _varies(value: SSAValue, loop: Operation) -> bool:
-    """Whether iterations of a loop may have different numbers for a value."""
-    made_by = value.owner.parent_op() if isinstance(value.owner, Block) else value.owner
-    return made_by is loop or (made_by is not None and is_inside(made_by, loop))
 
 
 def _along(shape: tuple[int, ...], dim: int) -> Index:

@@ -28,7 +28,7 @@ from tilewright.backends.nvidia.tgir.types import layout_of, memdesc_count
 from tilewright.ir.types import element_type
 from tilewright.ir.walk import contains, enclosing
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT
-from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.control import LoopOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.descriptor import MakeTensorDescOp
 
@@ -168,7 +168,7 @@ def _goes_on(k: Kernel, op: TmaStoreSlicesOp) -> bool:
 
     Nothing is gained where the warps of a loop wait for each other in between.
     """
-    loop = enclosing(op, ForOp, WhileOp)
+    loop = enclosing(op, LoopOp)
     return op in k.alone and loop is not None and not contains(loop, BarrierOp)
 
 

@@ -27,6 +27,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.flow import targets_of
 from tilewright.analysis.liveness import ProgramOrder
 from tilewright.backends.nvidia import tuning
+from tilewright.backends.nvidia.arch import round_up
 from tilewright.backends.nvidia.tgir.ops import (
     AsyncCopyOp,
     AsyncWaitOp,
@@ -37,11 +38,13 @@ from tilewright.backends.nvidia.tgir.ops import (
 )
 from tilewright.backends.nvidia.tgir.types import MemDescType, memdesc_bytes, memdesc_count, memdesc_shape
 from tilewright.base.errors import InternalError
+from tilewright.base.order import reached
 from tilewright.ir.op import location_of
 from tilewright.ir.types import element_type, ir_name, shape_of
+from tilewright.ir.values import users_of
 from tilewright.ir.walk import every, walk
 from tilewright.layouts.shared import SWIZZLE_ALIGNMENT
-from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.control import LoopOp
 
 Kind = TypeVar("Kind", bound=Operation)
 ScratchBytes = Callable[[Kind], int]
@@ -105,7 +108,7 @@ def buffer_stride(type_: object) -> int:
     """Bytes from one buffer to the next of a `memdesc` type: all of them have the alignment of the first."""
     assert isinstance(type_, MemDescType)
     size = memdesc_bytes(type_)
-    return _round_up(size, buffer_alignment(size))
+    return round_up(size, buffer_alignment(size))
 
 
 def buffer_alignment(size: int) -> int:
@@ -238,16 +241,11 @@ class _Order:
 
 def _users(buffer: SSAValue) -> Iterable[Operation]:
     """Operations that use a buffer, directly or under another name."""
-    found: set[SSAValue] = set()
-    pending = [buffer]
-    while pending:
-        value = pending.pop()
-        if value in found:
-            continue
-        found.add(value)
-        for use in value.uses:
-            yield use.operation
-            pending += aliases(use.operation, use.index)
+
+    def names(value: SSAValue) -> list[SSAValue]:
+        return [name for use in value.uses for name in aliases(use.operation, use.index)]
+
+    return (user for value in reached([buffer], names) for user in users_of(value))
 
 
 def aliases(op: Operation, index: int) -> list[SSAValue]:
@@ -268,7 +266,7 @@ def _apart(function: Operation, pieces: Sequence[Piece]) -> set[tuple[Operation,
     used = [piece.op for piece in pieces if piece.size <= tuning.APART_BYTES and not isinstance(piece.op, LocalAllocOp)]
     pairs = set(pairwise(used))
     members = set(used)
-    for loop in every(function, ForOp, WhileOp):
+    for loop in every(function, LoopOp):
         inside = [op for op in walk(loop) if op in members]
         pairs |= {(inside[-1], inside[0])} if len(inside) > 1 else set()
     buffers = [piece.op for piece in pieces if isinstance(piece.op, LocalAllocOp)]
@@ -287,12 +285,8 @@ def _lowest(piece: Piece, placed: Sequence[tuple[Piece, int]], apart: Collection
     for start, end in taken:
         if at + piece.size <= start:
             break
-        at = max(at, _round_up(end, piece.alignment))
+        at = max(at, round_up(end, piece.alignment))
     return at
-
-
-def _round_up(value: int, unit: int) -> int:
-    return -(-value // unit) * unit
 
 
 def _described(op: Operation) -> str:

@@ -29,10 +29,9 @@ from tilewright.analysis.affine import (
     expanded,
 )
 from tilewright.analysis.axis import ElementFacts
-from tilewright.analysis.bounds import below_zero, is_conjunction
-from tilewright.analysis.elements import operand_indices
+from tilewright.analysis.bounds import below_zero, conjuncts_of
 from tilewright.analysis.flow import carried_by, counted_by
-from tilewright.analysis.index import Index, whole
+from tilewright.analysis.index import Index, identity, whole
 from tilewright.analysis.iterations import Way, in_counters, is_unit, way_of
 from tilewright.analysis.origins import is_parameter
 from tilewright.analysis.uniform import scalar_of
@@ -42,6 +41,7 @@ from tilewright.backends.nvidia.tgir.types import memory_bits
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import bit_width, element_type, i32, is_pointer, pointee_bytes, shape_of
 from tilewright.ir.values import defining_op, is_made_inside
+from tilewright.ir.walk import among
 from tilewright.ops.control import ForOp
 from tilewright.ops.descriptor import DESCRIPTOR_STRIDE
 from tilewright.ops.elementwise import CmpIOp
@@ -189,8 +189,8 @@ class Boxes:
             loop, number = carried_by(carried) or (None, 0)
             if loop is None or not is_unit(loop):
                 return None
-            body, step = loop.body.block, _step(carried, loop.yielded[number])
-            if step is None or any(atom.owner is body or is_made_inside(atom, loop) for atom in step.atoms()):
+            step = _step(carried, loop.yielded[number])
+            if step is None or any(is_made_inside(atom, loop) for atom in step.atoms()):
                 return None
             moved = Poly.atom(loop.induction_var) * step
             offset, first = offset.plus(Form(moved)), loop.iter_args[number]
@@ -270,15 +270,10 @@ class Boxes:
         found = list(sides)
         numbers = {side.tile_dim: number for number, side in enumerate(sides) if side.tile_dim is not None}
         signed: set[int] = set()
-        stack = [] if load.mask is None else [(load.mask, index)]
-        while stack:
-            value, at = stack.pop()
+        for value, at in () if load.mask is None else conjuncts_of(load.mask, index):
             op = defining_op(value)
             if op is None:
                 return No("its mask is not known to be a box", load)
-            if is_conjunction(op):
-                stack += operand_indices(value, at)
-                continue
             answer = below_zero(value, at, self.analysis, "(rows < M)[:, None] & (columns < N)[None, :]")
             if isinstance(answer, No):
                 return answer
@@ -475,12 +470,9 @@ def _factors(stride: SSAValue | int) -> tuple[Monomial, int]:
 
 def _compared(mask: SSAValue | None) -> Iterator[SSAValue]:
     """What the comparisons of a mask compare."""
-    todo = [] if mask is None else [mask]
-    while todo:
-        op = defining_op(todo.pop())
-        if op is not None:
-            yield from op.operands if isinstance(op, CmpIOp) else ()
-            todo += op.operands if is_conjunction(op) else ()
+    parts = () if mask is None else conjuncts_of(mask, identity(shape_of(mask.type)))
+    for comparison in among((defining_op(part) for part, _ in parts), CmpIOp):
+        yield from comparison.operands
 
 
 def _strides(offset: Form, index: Index) -> list[Poly] | None:

@@ -18,68 +18,48 @@ from tilewright.backends.nvidia.tgir.types import (
     with_layout,
 )
 from tilewright.ir.op import TileOp
-from tilewright.ir.types import element_type, i1, i32, i64, shape_of, tile_type
+from tilewright.ir.types import element_type, i32, i64, shape_of, tile_type
 from tilewright.ir.values import users_of
 from tilewright.layouts.shared import row_major
 from tilewright.layouts.tile import transpose_tile
-from tilewright.ops.constant import ConstantOp
-from tilewright.ops.elementwise import CmpIOp
+from tilewright.ops.constant import ConstantOp, Number
 from tilewright.ops.function import FuncOp
 from tilewright.ops.shape import TransOp
-from tilewright.passes.rewriting import erase, replace
+from tilewright.passes import building
+from tilewright.passes.rewriting import erase, insert_before, replace
 
 
-class Builder:
-    """Inserts operations before one of them.
-
-    Args:
-        before: the operation that follows.
-    """
-
-    def __init__(self, before: Operation) -> None:
-        self.before = before
+class Builder(building.Builder):
+    """Writes laid-out tile IR in front of an operation; numbers are i32 unless they are said to be something else."""
 
     def insert(self, op: Operation) -> Operation:
-        """Put an operation there."""
-        block = self.before.parent_block()
+        """Put an operation there that has a place in the source, or needs none."""
+        block = self.anchor.parent_block()
         assert block is not None
-        block.insert_op_before(op, self.before)
+        block.insert_op_before(op, self.anchor)
         return op
 
     def effect(
-        self, cls: type[TileOp], operands: Sequence[SSAValue] = (), types: Sequence[Attribute] = (), **attrs: object
+        self, kind: type[TileOp], operands: Sequence[SSAValue] = (), types: Sequence[Attribute] = (), **attrs: object
     ) -> Operation:
-        """Make an operation at the place of the next."""
-        op = cls.build_op(operands, types, attrs)
-        op.location = self.before.location
-        return self.insert(op)
+        """An operation with any number of results."""
+        made = kind.build_op(operands, types, attrs)
+        insert_before(made, self.anchor)
+        return made
 
-    def make(self, cls: type[TileOp], operands: Sequence[SSAValue], type_: Attribute, **attrs: object) -> SSAValue:
-        """Make an operation; gives its result."""
-        return self.effect(cls, operands, [type_], **attrs).results[0]
-
-    def number(self, value: int, type_: Attribute = i32) -> SSAValue:
-        """A constant."""
+    def number(self, value: Number, type_: Attribute = i32) -> SSAValue:
+        """A constant, which is of no line."""
         return self.insert(ConstantOp.of(value, type_)).results[0]
-
-    def binary(self, cls: type[TileOp], a: SSAValue, b: SSAValue) -> SSAValue:
-        """An operation on two numbers of one type."""
-        return self.make(cls, [a, b], a.type)
-
-    def compare(self, predicate: str, a: SSAValue, b: SSAValue) -> SSAValue:
-        """An integer comparison."""
-        return self.make(CmpIOp, [a, b], i1, predicate=predicate)
 
     def clone(self, ops: Sequence[Operation], known: dict[SSAValue, SSAValue]) -> None:
         """Write operations again, on other values; `known` learns their results."""
         for op in ops:
-            made = self.insert(op.clone(known))
-            made.location = op.location
+            self.copy(op, known).location = op.location
 
 
 def transposed(b: Builder, value: SSAValue, order: tuple[int, ...]) -> SSAValue:
     """A tile with its dims in another order."""
-    return b.make(TransOp, [value], _transposed_type(value.type, order), order=order)
+    return b.make(TransOp, _transposed_type(value.type, order), value, order=order)
 
 
 def _transposed_type(type_: Attribute, order: tuple[int, ...]) -> Attribute:
@@ -100,10 +80,10 @@ def read_load(b: Builder, prefetch: Prefetch, stage: SSAValue) -> None:
         if isinstance(user, TransOp) and user.result.first_use is None:  # its buffer is the ring's now
             erase(user)
         elif isinstance(user, ConvertLayoutOp) and order is None:
-            replace(user, [b.make(LocalLoadOp, [stage], user.result.type)])
+            replace(user, [b.make(LocalLoadOp, user.result.type, stage)])
     if result.first_use is not None:
         loaded = result.type if order is None else _transposed_type(result.type, order)
-        tile = b.make(LocalLoadOp, [stage], loaded)
+        tile = b.make(LocalLoadOp, loaded, stage)
         result.replace_all_uses_with(tile if order is None else transposed(b, tile, inverse_order(order)))
 
 
@@ -124,8 +104,8 @@ def make_barrier(function: FuncOp, stages: int, copies: int) -> SSAValue:
     first = function.body.block.first_op
     assert first is not None
     b = Builder(first)
-    memory = b.make(LocalAllocOp, [], memdesc_type((stages, 1), i64, row_major((1,))))
-    return b.make(InitBarrierOp, [memory], memory.type, count=copies)
+    memory = b.make(LocalAllocOp, memdesc_type((stages, 1), i64, row_major((1,))))
+    return b.make(InitBarrierOp, memory.type, memory, count=copies)
 
 
 __all__ = ["Builder", "make_barrier", "read_load", "ring_type", "transposed"]

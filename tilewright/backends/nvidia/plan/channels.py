@@ -36,9 +36,9 @@ from tilewright.backends.nvidia.tgir.ops import (
     WarpGroupDotOp,
 )
 from tilewright.backends.nvidia.tgir.types import MemDescType, layout_of, memdesc_shape, with_layout
-from tilewright.ir.types import i1, i32
-from tilewright.ir.walk import every, read_by
-from tilewright.ops.elementwise import AddIOp, SelectOp, SubIOp
+from tilewright.ir.types import i1
+from tilewright.ir.values import uses_behind
+from tilewright.ir.walk import among, every, read_by
 from tilewright.ops.function import FuncOp
 
 TURNING = 4  # warps
@@ -113,32 +113,23 @@ def product_ranks(body: Block) -> dict[Operation, int]:
 
 def _products_of(load: Operation, body: Block) -> list[Operation]:
     """The first products on all ways from a load through an iteration."""
-    found: list[Operation] = []
-    seen, todo = set[Operation](), list(load.results)
-    while todo:
-        for use in todo.pop().uses:
-            user = use.operation
-            if isinstance(user, WarpGroupDotOp):
-                found.append(user)
-            elif user not in seen and user is not body.last_op:
-                seen.add(user)
-                todo += user.results
-    return found
+    uses = uses_behind(load.results, lambda user: not isinstance(user, WarpGroupDotOp) and user is not body.last_op)
+    return among((use.operation for use in uses), WarpGroupDotOp)
 
 
 def following(b: Builder, at: Position, stages: int) -> Position:
     """The position after another."""
     stage, parity = at
-    more = b.binary(AddIOp, stage, b.number(1))
+    more = b.add(stage, b.number(1))
     wraps = b.compare("eq", more, b.number(stages))
-    turned = b.binary(SubIOp, b.number(1), parity)
-    return b.make(SelectOp, [wraps, b.number(0), more], i32), b.make(SelectOp, [wraps, turned, parity], i32)
+    turned = b.sub(b.number(1), parity)
+    return b.choose(wraps, b.number(0), more), b.choose(wraps, turned, parity)
 
 
 def before(b: Builder, stage: SSAValue, stages: int) -> SSAValue:
     """The stage before another."""
-    less = b.binary(SubIOp, stage, b.number(1))
-    return b.make(SelectOp, [b.compare("eq", stage, b.number(0)), b.number(stages - 1), less], i32)
+    less = b.sub(stage, b.number(1))
+    return b.choose(b.compare("eq", stage, b.number(0)), b.number(stages - 1), less)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +153,7 @@ class Turned:
             return None
         full = make_barrier(function, stages, sum(type_ is not None for type_ in copied))
         empty = make_barrier(function, stages, TURNING)
-        rings = (None if type_ is None else b.make(LocalAllocOp, [], ring_type(type_, stages)) for type_ in copied)
+        rings = (None if type_ is None else b.make(LocalAllocOp, ring_type(type_, stages)) for type_ in copied)
         return Turned(tuple(rings), full, empty)
 
 
@@ -189,7 +180,7 @@ class Channel:
         copies = sum(prefetch.copied is None for prefetch in plan.prefetches)
         full = make_barrier(function, stages, copies + (TURNING if plan.is_turned else 0))
         empty = make_barrier(function, stages, warps)
-        rings = tuple(b.make(LocalAllocOp, [], ring_type(p.ring, stages)) for p in plan.prefetches)
+        rings = tuple(b.make(LocalAllocOp, ring_type(p.ring, stages)) for p in plan.prefetches)
         return Channel(plan, rings, full, empty, Turned.make(function, plan, stages, b))
 
     def of(self, plan: ChannelPlan) -> Channel:
@@ -199,7 +190,7 @@ class Channel:
     def fill(self, b: Builder, known: Mapping[SSAValue, SSAValue], at: Position) -> None:
         """Copy what one iteration reads as soon as the stage is empty."""
         stage, parity = at
-        other, turned = b.binary(SubIOp, b.number(1), parity), self.turned
+        other, turned = b.sub(b.number(1), parity), self.turned
         if turned is not None:
             b.effect(WaitPhaseOp, [turned.empty, stage, other])
         if any(prefetch.copied is None for prefetch in self.plan.prefetches):
@@ -208,7 +199,7 @@ class Channel:
             full, type_, source = self.full, prefetch.ring, None
             if turned is not None and prefetch.copied is not None:
                 full, type_, source = turned.full, prefetch.copied, turned.rings[number]
-            buffer = b.make(MemDescIndexOp, [ring if source is None else source, stage], type_)
+            buffer = b.make(MemDescIndexOp, type_, ring if source is None else source, stage)
             desc, *indices = (known.get(value, value) for value in prefetch.address)
             operands = [desc, buffer, full, stage, b.number(1, i1), *indices]
             copy = b.effect(TmaLoadOp, operands, cachePolicy=prefetch.policy)
@@ -220,16 +211,16 @@ class Channel:
         turned = self.turned
         if turned is None:
             return
-        b.effect(WaitPhaseOp, [self.empty, stage, b.binary(SubIOp, b.number(1), parity)])
+        b.effect(WaitPhaseOp, [self.empty, stage, b.sub(b.number(1), parity)])
         all_ = zip(self.plan.prefetches, self.rings, turned.rings, strict=True)
         pairs = [(prefetch, ring, source) for prefetch, ring, source in all_ if source is not None]
-        filled = [b.make(MemDescIndexOp, [source, stage], _copied(p)) for p, _, source in pairs]
+        filled = [b.make(MemDescIndexOp, _copied(p), source, stage) for p, _, source in pairs]
         b.effect(WaitPhaseOp, [turned.full, stage, parity, *filled])
         for (prefetch, ring, _), copied in zip(pairs, filled, strict=True):
             held = layout_of(prefetch.load.result)
             layout = turning_layout(memdesc_shape(prefetch.ring), held.in_sizes["warp"], TURNING)
-            tile = b.make(LocalLoadOp, [copied], with_layout(prefetch.load.result.type, layout))
-            b.effect(LocalStoreOp, [tile, b.make(MemDescIndexOp, [ring, stage], prefetch.ring)])
+            tile = b.make(LocalLoadOp, with_layout(prefetch.load.result.type, layout), copied)
+            b.effect(LocalStoreOp, [tile, b.make(MemDescIndexOp, prefetch.ring, ring, stage)])
         b.effect(FenceAsyncSharedOp)  # wgmma reads what was stored, and the engine writes where was read
         for barrier in (self.full, turned.empty):
             b.effect(ArriveBarrierOp, [barrier, stage, b.number(1, i1)])
@@ -237,7 +228,7 @@ class Channel:
     def receive(self, b: Builder, at: Position) -> None:
         """Wait until a stage is full."""
         pairs = zip(self.rings, self.plan.prefetches, strict=True)
-        filled = [b.make(MemDescIndexOp, [ring, at[0]], p.ring) for ring, p in pairs]
+        filled = [b.make(MemDescIndexOp, p.ring, ring, at[0]) for ring, p in pairs]
         b.effect(WaitPhaseOp, [self.full, *at, *filled])
 
     def release(self, b: Builder, stage: SSAValue, holds: SSAValue | None = None) -> None:

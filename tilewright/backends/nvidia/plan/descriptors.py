@@ -166,7 +166,7 @@ def copy_blocks(function: FuncOp) -> None:
 def _load(function: FuncOp, op: DescriptorLoadOp) -> None:
     prefetch, b = block_prefetch(op), Builder(op)
     barrier, stage = make_barrier(function, 1, 1), b.number(0)
-    buffer = b.make(LocalAllocOp, [], prefetch.ring)
+    buffer = b.make(LocalAllocOp, prefetch.ring)
     b.effect(FenceAsyncSharedOp)  # whatever lay there before
     b.effect(TmaLoadOp, [op.desc, buffer, barrier, stage, b.number(1, i1), *op.indices], cachePolicy=prefetch.policy)
     if prefetch.alloc is not None:
@@ -191,7 +191,7 @@ def _postpone(load: DescriptorLoadOp, buffer: SSAValue) -> None:
 
 def _store(op: DescriptorStoreOp) -> None:
     b = Builder(op)
-    buffer = b.make(LocalAllocOp, [op.src], buffer_type(op.desc.type))
+    buffer = b.make(LocalAllocOp, buffer_type(op.desc.type), op.src)
     b.effect(FenceAsyncSharedOp)
     b.effect(TmaStoreOp, [op.desc, buffer, *op.indices])
     erase(op)

@@ -9,7 +9,7 @@ warps first.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -22,7 +22,7 @@ from tilewright.backends.nvidia.plan.turning import in_order_of_accumulators
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name, shape_of
-from tilewright.ir.values import users_of
+from tilewright.ir.values import makers_behind, users_of, uses_behind
 from tilewright.ir.walk import among
 from tilewright.layouts.distributed import (
     blocked,
@@ -325,32 +325,13 @@ def _mma_warps(shape: Sequence[int], num_warps: int, chained: bool) -> tuple[int
 
 def _is_chained(op: DotOp) -> bool:
     """Whether an operand is computed from another product of the block, or the result is for one."""
-    return any(among(_upstream(op), DotOp)) or _reaches_dot(op)
-
-
-def _upstream(op: DotOp) -> Iterator[Operation]:
-    """Operations of the block from which operands A and B are computed."""
-    block, seen, todo = op.parent_block(), set[Operation](), [op.a, op.b]
-    while todo:
-        owner = todo.pop().owner
-        if isinstance(owner, Operation) and owner.parent_block() is block and owner not in seen:
-            seen.add(owner)
-            todo += owner.operands
-            yield owner
+    upstream = makers_behind([op.a, op.b], lambda maker: maker.parent is op.parent)
+    return any(among(upstream, DotOp)) or _reaches_dot(op)
 
 
 def _reaches_dot(op: DotOp) -> bool:
-    block, seen, todo = op.parent_block(), set[Operation](), [op.d]
-    while todo:
-        value = todo.pop()
-        for use in value.uses:
-            user = use.operation
-            if isinstance(user, DotOp) and use.index < 2:
-                return True
-            if user.parent_block() is block and user not in seen:
-                seen.add(user)
-                todo += user.results
-    return False
+    uses = uses_behind([op.d], lambda user: user.parent is op.parent)
+    return any(isinstance(use.operation, DotOp) and use.index < 2 for use in uses)
 
 
 # --- multiply-adds ----------------------------------------------------------------------------------------------

@@ -40,10 +40,10 @@ from tilewright.ir.types import i1, shape_of, tile_type
 from tilewright.ir.values import users_of
 from tilewright.ir.walk import among, every, walk
 from tilewright.ops.broadcast import SplatOp
-from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.control import ForOp, LoopOp
 from tilewright.ops.descriptor import DescriptorLoadOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.elementwise import AddIOp, AndIOp, MulIOp, SubIOp
+from tilewright.ops.elementwise import MulIOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.reduce import ReduceOp
@@ -90,7 +90,7 @@ def _is_simple(loop: ForOp) -> bool:
     Loops over the blocks of a row have few iterations, often one or two: a load ahead of them costs more than it hides.
     """
     inner = [op for op in walk(loop) if op is not loop]
-    if _counts_blocks(loop) or any(isinstance(op, (ForOp, WhileOp, *_PRODUCTS)) for op in inner):
+    if _counts_blocks(loop) or any(isinstance(op, (LoopOp, *_PRODUCTS)) for op in inner):
         return False
     return any(isinstance(op, _KEPT_APART) for op in inner)
 
@@ -179,8 +179,7 @@ class _Rotation:
         for step in self.steps:
             self._prologue(outside, step)
         reaches = [
-            outside.binary(MulIOp, self.loop.step, outside.number(step.iterations, self.loop.step.type))
-            for step in self.steps
+            outside.mul(self.loop.step, outside.number(step.iterations, self.loop.step.type)) for step in self.steps
         ]
         self._carry(outside)
         first = self.body.first_op
@@ -189,10 +188,8 @@ class _Rotation:
         b, counter = Builder(first), self.body.args[0]
         made: list[list[SSAValue]] = []
         for step, reach in zip(self.steps, reaches, strict=True):
-            valid = b.compare("ugt", b.binary(SubIOp, self.loop.ub, counter), reach)
-            tiles, step.values = self._load(
-                b, step, step.values, b.binary(AddIOp, counter, reach), valid, step.iterations
-            )
+            valid = b.compare("ugt", b.sub(self.loop.ub, counter), reach)
+            tiles, step.values = self._load(b, step, step.values, b.add(counter, reach), valid, step.iterations)
             made.append(tiles)
         for step, tiles in zip(self.steps, made, strict=True):
             for load, tile in zip(step.loads, tiles, strict=True):
@@ -209,16 +206,16 @@ class _Rotation:
         """Loads of the first iterations, if there are so many."""
         loop, step.values = self.loop, [self.loop.iter_args[i] for i in step.carried]
         runs = b.compare("ult" if loop.unsignedCmp is not None else "slt", loop.lb, loop.ub)
-        length, counter = b.binary(SubIOp, loop.ub, loop.lb), loop.lb
+        length, counter = b.sub(loop.ub, loop.lb), loop.lb
         step.tiles = {load: [] for load in step.loads}
         for iteration in range(step.iterations):
             valid = runs
             if iteration:
-                valid = b.binary(AndIOp, runs, b.compare("ult", b.binary(SubIOp, counter, loop.lb), length))
+                valid = b.both(runs, b.compare("ult", b.sub(counter, loop.lb), length))
             tiles, step.values = self._load(b, step, step.values, counter, valid, iteration)
             for load, tile in zip(step.loads, tiles, strict=True):
                 step.tiles[load].append(tile)
-            counter = b.binary(AddIOp, counter, loop.step)
+            counter = b.add(counter, loop.step)
 
     def _load(
         self, b: Builder, step: _Step, values: Sequence[SSAValue], counter: SSAValue, valid: SSAValue, iteration: int
@@ -264,9 +261,9 @@ def _loaded(b: Builder, load: LoadOp, known: dict[SSAValue, SSAValue], valid: SS
     pointer, *masked = (known.get(value, value) for value in load.operands)
     mask = valid
     if shape_of(pointer.type):
-        mask = b.make(SplatOp, [valid], with_layout(tile_type(shape_of(pointer.type), i1), layout_of(pointer)))
+        mask = b.make(SplatOp, with_layout(tile_type(shape_of(pointer.type), i1), layout_of(pointer)), valid)
     if masked:
-        mask = b.binary(AndIOp, masked[0], mask)
+        mask = b.both(masked[0], mask)
     made = LoadOp.create(
         operands=[pointer, mask, *masked[1:]], result_types=[load.result.type], properties=load.properties.copy()
     )

@@ -30,7 +30,7 @@ from tilewright.ir.walk import among
 from tilewright.ops.casts import ExtSIOp, TruncIOp
 from tilewright.ops.control import ForOp
 from tilewright.ops.creation import MakeRangeOp
-from tilewright.ops.elementwise import AddIOp, AndIOp, CmpIOp, DivUIOp, MulIOp, SelectOp, SubIOp
+from tilewright.ops.elementwise import AndIOp, CmpIOp, DivUIOp, SelectOp
 from tilewright.ops.spec import ring_of
 
 _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
@@ -141,7 +141,7 @@ def _is_known(monomial: Monomial, loop: ForOp) -> bool:
     if len(monomial) != 1 or monomial[0].unsigned:
         return False
     value = monomial[0].value
-    return value.type == i32 and value.owner is not loop.body.block and not is_made_inside(value, loop)
+    return value.type == i32 and not is_made_inside(value, loop)
 
 
 def _before(poly: Poly, loop: ForOp) -> Poly:
@@ -167,8 +167,8 @@ def end_of_unmasked(b: Builder, plan: Unmasked, first: SSAValue, end: SSAValue) 
         plan: for it.
         first, end: counters of its iterations, of which there may be none.
     """
-    low, high = (b.make(ExtSIOp, [value], i64) for value in (first, end))
-    last = b.binary(SubIOp, high, b.number(1, i64))
+    low, high = (b.make(ExtSIOp, i64, value) for value in (first, end))
+    last = b.sub(high, b.number(1, i64))
     none, found = (high, low) if plan.last else (low, high)
     for one, other, more in plan.pairs:
         fits = b.number(1, i1)
@@ -176,28 +176,28 @@ def end_of_unmasked(b: Builder, plan: Unmasked, first: SSAValue, end: SSAValue) 
             for counter in (low, last):
                 for rest in (side.least, side.most):
                     value = _value(b, side, counter, rest)
-                    inside = b.make(AndIOp, [_at_least(b, value, _LEAST), _at_most(b, value, _MOST)], i1)
-                    fits = b.make(AndIOp, [fits, inside], i1)
-        room = b.binary(SubIOp, _value(b, one, None, one.least), _value(b, other, None, other.most + more))
+                    inside = b.both(_at_least(b, value, _LEAST), _at_most(b, value, _MOST))
+                    fits = b.both(fits, inside)
+        room = b.sub(_value(b, one, None, one.least), _value(b, other, None, other.most + more))
         if plan.last and one.counter > other.counter:
             ends, holds = _starts(b, room, one.counter - other.counter, low), fits
         else:
             ends = low if plan.last else _ends(b, room, other.counter - one.counter, high)
-            holds = b.make(AndIOp, [fits, _at_least(b, room, 0)], i1)
-        ends = b.make(SelectOp, [holds, ends, none], i64)
-        found = b.make(SelectOp, [b.compare("sgt" if plan.last else "slt", ends, found), ends, found], i64)
+            holds = b.both(fits, _at_least(b, room, 0))
+        ends = b.choose(holds, ends, none)
+        found = b.choose(b.compare("sgt" if plan.last else "slt", ends, found), ends, found)
     if plan.last:
-        found = b.make(SelectOp, [b.compare("sgt", found, high), high, found], i64)
-    found = b.make(SelectOp, [b.compare("slt", found, low), low, found], i64)
-    return b.make(TruncIOp, [found], i32)
+        found = b.choose(b.compare("sgt", found, high), high, found)
+    found = b.choose(b.compare("slt", found, low), low, found)
+    return b.make(TruncIOp, i32, found)
 
 
 def _value(b: Builder, side: Sum, counter: SSAValue | None, rest: int) -> SSAValue:
     """A sum at a counter, or without it (i64)."""
     total = b.number(rest, i64)
-    terms = [(b.make(ExtSIOp, [value], i64), factor) for value, factor in side.terms]
+    terms = [(b.make(ExtSIOp, i64, value), factor) for value, factor in side.terms]
     for value, factor in [*terms, *([(counter, side.counter)] if counter is not None and side.counter else [])]:
-        total = b.binary(AddIOp, total, b.binary(MulIOp, value, b.number(factor, i64)))
+        total = b.add(total, b.mul(value, b.number(factor, i64)))
     return total
 
 
@@ -205,15 +205,15 @@ def _ends(b: Builder, room: SSAValue, step: int, high: SSAValue) -> SSAValue:
     """The first counter at which `step` times it is more than a number that is not negative."""
     if not step:
         return high
-    whole = b.binary(DivUIOp, room, b.number(step, i64)) if step > 1 else room
-    return b.binary(AddIOp, whole, b.number(1, i64))
+    whole = b.op(DivUIOp, room, b.number(step, i64)) if step > 1 else room
+    return b.add(whole, b.number(1, i64))
 
 
 def _starts(b: Builder, room: SSAValue, step: int, low: SSAValue) -> SSAValue:
     """The first counter at which `step` times it makes up for a negative number."""
-    missing = b.binary(SubIOp, b.number(step - 1, i64), room)
-    needed = b.binary(DivUIOp, missing, b.number(step, i64)) if step > 1 else missing
-    return b.make(SelectOp, [_at_least(b, missing, 0), needed, low], i64)
+    missing = b.sub(b.number(step - 1, i64), room)
+    needed = b.op(DivUIOp, missing, b.number(step, i64)) if step > 1 else missing
+    return b.choose(_at_least(b, missing, 0), needed, low)
 
 
 def _at_least(b: Builder, value: SSAValue, bound: int) -> SSAValue:

@@ -15,7 +15,7 @@ from tilewright.backends.nvidia.arch import Arch
 from tilewright.backends.nvidia.plan.dots import is_wgmma
 from tilewright.backends.nvidia.plan.prefetch import loads_ahead
 from tilewright.ir.types import i1
-from tilewright.ir.values import users_of
+from tilewright.ir.values import is_made_inside, users_of
 from tilewright.ir.walk import among, every
 from tilewright.ops.control import ForOp
 from tilewright.ops.dot import DotOp
@@ -23,7 +23,7 @@ from tilewright.ops.elementwise import CmpIOp
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.shape import TransOp
 from tilewright.passes.building import Builder
-from tilewright.passes.licm import defined_outside, hoist_loop_invariants
+from tilewright.passes.licm import hoist_loop_invariants
 from tilewright.passes.rewriting import move_before
 
 
@@ -38,7 +38,7 @@ def load_operands_once(module: ModuleOp, num_warps: int, arch: Arch) -> bool:
     changed = False
     for loop in every(module, ForOp):
         for load, refused in loads_ahead(loop):
-            if refused is not None or not all(defined_outside(value, loop) for value in load.operands):
+            if refused is not None or any(is_made_inside(value, loop) for value in load.operands):
                 continue
             dots = _products(load)
             if dots and all(is_wgmma(dot, num_warps, arch) for dot in dots):

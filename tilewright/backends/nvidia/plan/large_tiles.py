@@ -23,9 +23,10 @@ from xdsl.traits import IsTerminator
 from tilewright.analysis.origins import may_meet
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.arch import MOST_REGISTERS, REGISTERS, WARP
-from tilewright.backends.nvidia.plan.strips import Part, Strip, parts_of
+from tilewright.backends.nvidia.plan.strips import Strip, parts_of, strips_of
 from tilewright.backends.nvidia.plan.subjects import STRIPS
 from tilewright.base.decision import Answer, No, Yes
+from tilewright.base.order import reached
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.types import bit_width, element_type, i32, shape_of
 from tilewright.ir.values import defining_op, is_tile, property_int
@@ -157,18 +158,12 @@ def _gather(one: _Pass, end: Operation, axis: int, ends: Sequence[Operation]) ->
 
     What a reduction gives is whole when its loop has ended, and of that there are no strips.
     """
-    todo: list[Part] = [(operand, axis) for operand in end.operands if is_tile(operand)]
-    seen = set(todo)
-    while todo:
-        value, at = todo.pop()
-        op, axes = defining_op(value), parts_of(value, at)
-        if op is None or axes is None or op in ends:
+    for value, at in reached([(operand, axis) for operand in end.operands if is_tile(operand)], strips_of):
+        op = defining_op(value)
+        if op is None or op in ends or parts_of(value, at) is None:
             return op or end
         if isinstance(op, LoadOp):
             one.reads.add(value)
-        fresh = {(v, a) for v, a in zip(op.operands, axes) if a is not None} - seen
-        seen |= fresh
-        todo += fresh
     return None
 
 

@@ -21,7 +21,7 @@ from tilewright.backends.nvidia.plan.pipeliner import SPLIT
 from tilewright.backends.nvidia.tgir.ops import WarpGroupDotOp
 from tilewright.ir.walk import among, every, walk
 from tilewright.ops.casts import ExtFOp, TruncFOp
-from tilewright.ops.control import ForOp, WhileOp
+from tilewright.ops.control import ForOp, LoopOp
 from tilewright.ops.elementwise import SelectOp
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.rewriting import replace
@@ -35,7 +35,7 @@ def divide_masked_loops(module: ModuleOp) -> bool:
     for loop in [op for op in every(module, ForOp) if SPLIT not in op.attributes]:
         inside = [op for op in walk(loop) if op is not loop]
         products = sum(isinstance(op, WarpGroupDotOp) for op in inside)
-        if products < _LEAST_PRODUCTS or any(among(inside, ForOp, WhileOp)):
+        if products < _LEAST_PRODUCTS or any(among(inside, LoopOp)):
             continue
         found = unmasked(loop) or unmasked(loop, last=True)
         if found is not None:

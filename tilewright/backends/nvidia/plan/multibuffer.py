@@ -8,17 +8,18 @@ few integer operations that compute the number, for the n iterations after which
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.ir.core import OpResult
 
-from tilewright.analysis.flow import sources_of
+from tilewright.analysis.flow import carried_by, sources_of
 from tilewright.backends.nvidia.tgir.ops import InitBarrierOp, LocalAllocOp, MemDescIndexOp
 from tilewright.backends.nvidia.tgir.types import memdesc_count
 from tilewright.base.errors import InternalError
+from tilewright.base.order import reached
 from tilewright.ir.walk import enclosing
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp
@@ -144,21 +145,16 @@ def _loop_of(index: SSAValue) -> ForOp | None:
 
 def _carried_below(index: SSAValue, loop: ForOp) -> set[BlockArgument]:
     """The carried values of a loop that a number depends on, now or in later iterations."""
-    found: set[BlockArgument] = set()
-    pending, seen = [index], set[SSAValue]()
-    while pending:
-        value = pending.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if isinstance(value, BlockArgument):
-            if value.block is not loop.body.block or value.index == 0:
-                raise _Unknown
-            found.add(value)
-            pending.append(_end(loop, 0).operands[value.index - 1])
-        elif isinstance(value, OpResult):
-            pending += value.op.operands
-    return found
+
+    def made_of(value: SSAValue) -> Sequence[SSAValue]:
+        if isinstance(value, OpResult):
+            return value.op.operands
+        holder, number = carried_by(value) or (None, 0)
+        if holder is not loop:
+            raise _Unknown
+        return [loop.yielded[number]]
+
+    return {value for value in reached([index], made_of) if isinstance(value, BlockArgument)}
 
 
 def _evaluate(value: SSAValue, known: dict[SSAValue, int]) -> int:

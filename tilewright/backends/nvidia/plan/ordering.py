@@ -15,6 +15,7 @@ need no barrier if each element is held by one thread, and no two elements have 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -32,6 +33,7 @@ from tilewright.backends.nvidia.plan.subjects import UNORDERED
 from tilewright.backends.nvidia.tgir.types import layout_of
 from tilewright.base.assumptions import NO_OVERLAP, holds
 from tilewright.base.decision import No, Yes
+from tilewright.base.order import reached
 from tilewright.ir.decisions import Decisions, describe_op, user_place
 from tilewright.ir.effect_traits import access_of, is_atomic, is_plain_read, is_plain_write, mask_of
 from tilewright.ir.types import pointee_bytes, shape_of
@@ -186,20 +188,14 @@ class _Own:
 
     def _moved(self, pointer: SSAValue) -> list[SSAValue]:
         """The tiles of which one is made by moving all of a tile as far, on an iteration of a loop or at once."""
-        found, todo, seen = [], [pointer], {pointer}
-        while todo:
-            value = todo.pop()
-            op, sources = defining_op(value), sources_of(value)
-            if (
-                isinstance(op, AddPtrOp)
-                and self._analysis.integer(op.operands[1], identity(shape_of(value.type))).uniform
-            ):
-                sources = [op.operands[0]]
-            if not sources:
-                found.append(value)
-            todo += [source for source in sources or () if source not in seen]
-            seen.update(sources or ())
-        return found
+
+        def moves(value: SSAValue) -> Sequence[SSAValue]:
+            op, index = defining_op(value), identity(shape_of(value.type))
+            if isinstance(op, AddPtrOp) and self._analysis.integer(op.operands[1], index).uniform:
+                return [op.operands[0]]
+            return sources_of(value) or ()
+
+        return [value for value in reached([pointer], moves) if not moves(value)]
 
     def _bounds(self, op: Operation, index: Index) -> Bounds:
         mask = mask_of(op)

@@ -40,7 +40,6 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.types import bit_width, element_type
 from tilewright.ir.values import users_of
 from tilewright.ir.walk import among, every, holder_in, read_by, walk
-from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import AddFOp
 from tilewright.passes.rewriting import move_before
 
@@ -81,7 +80,7 @@ def plan_overlap(
     sums = [dot for dot in dots if _goes_on(dot, body, rings)]
     if not sums or any(dot in sums for dot in opening):
         return No("no product that needs results of others is only summed up")
-    no = _crowded(dots, arch, shared_bytes) or _tight(dots, registers)
+    no = _crowded(dots, arch, shared_bytes) or unheld(_words(dots) + tuning.OVERLAP_REGISTERS, registers)
     if no is not None:
         return no
     return Yes(Overlap(opening, sums), OVERLAPPED)
@@ -139,10 +138,9 @@ def _crowded(dots: Sequence[WarpGroupDotOp], arch: Arch, shared_bytes: int) -> N
     return No(f"{running} warps of a multiprocessor multiply while others wait for their products")
 
 
-def _tight(dots: Sequence[WarpGroupDotOp], registers: int) -> No | None:
+def unheld(words: int, registers: int, instead: str = "") -> No | None:
     """Why registers do not suffice for the products that are under way at once."""
-    words = _words(dots) + tuning.OVERLAP_REGISTERS
-    return None if words <= registers else No(f"it would take {words} registers a thread, of {registers}")
+    return No(f"it would take {words} registers a thread, of {registers}", None, instead) if words > registers else None
 
 
 def _words(dots: Sequence[WarpGroupDotOp]) -> int:
@@ -177,8 +175,8 @@ def _begin_with_nothing(dot: WarpGroupDotOp, body: Block) -> None:
     """
     if constant_of(dot.c) != 0:
         c, users, reader = dot.c, list(dot.d.uses), _first_reader(dot.d, body)
-        dot.operands[2] = Builder(dot).insert(ConstantOp.of(0.0, c.type)).results[0]
-        added = Builder(reader).binary(AddFOp, dot.d, c)
+        dot.operands[2] = Builder(dot).number(0.0, c.type)
+        added = Builder(reader).op(AddFOp, dot.d, c)
         for use in users:
             use.operation.operands[use.index] = added
 

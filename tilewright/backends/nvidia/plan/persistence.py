@@ -136,7 +136,7 @@ class Persistence:
         self.before, end = list(block.ops), block.last_op
         assert end is not None
         b = Builder(end)
-        self.bounds = [b.number(0), b.make(ProgramCountOp, (), i32), b.number(1)]
+        self.bounds = [b.number(0), b.make(ProgramCountOp, i32), b.number(1)]
         body, last = Block(arg_types=[i32]), YieldOp.create()
         body.add_op(last)
         self.loop = ForOp.create(operands=self.bounds, result_types=[], regions=[Region(body)])

@@ -60,12 +60,11 @@ from tilewright.backends.nvidia.tgir.types import (
 )
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.types import bit_width, element_type, i1, i32, shape_of, tile_type
+from tilewright.ir.types import bit_width, element_type, i1, shape_of, tile_type
 from tilewright.ir.values import users_of
 from tilewright.ir.walk import among, every, walk
 from tilewright.ops.broadcast import SplatOp
 from tilewright.ops.control import ForOp, WhileOp
-from tilewright.ops.elementwise import AddIOp, AndIOp, MulIOp, SelectOp, SubIOp
 from tilewright.ops.function import FuncOp
 from tilewright.passes.rewriting import erase, loop_carrying, replace
 
@@ -225,10 +224,10 @@ class Pipeliner:
         if self.overlap is not None:
             start_early(self.body, self.overlap)
         self._settle([dot for dot in asynchronous if fragments_read(dot) is not None], outside)
-        rings = [outside.make(LocalAllocOp, [], ring_type(p.ring, self.stages)) for p in self.prefetches]
+        rings = [outside.make(LocalAllocOp, ring_type(p.ring, self.stages)) for p in self.prefetches]
         if self.barrier is not None:
             outside.effect(FenceAsyncSharedOp)  # whatever lay in their memory before
-        reach = outside.binary(MulIOp, self.loop.step, outside.number(self.ahead, self.loop.step.type))
+        reach = outside.mul(self.loop.step, outside.number(self.ahead, self.loop.step.type))
         first = self._prologue(outside, rings)
         index = self._carry(first, outside)
         stored = self._dot_of_stored()
@@ -249,15 +248,15 @@ class Pipeliner:
         """Copies of the first iterations, if there are so many; gives the carried values after them."""
         loop, values = self.loop, [self.loop.iter_args[i] for i in self.carried]
         runs = b.compare("ult" if loop.unsignedCmp is not None else "slt", loop.lb, loop.ub)
-        length = b.binary(SubIOp, loop.ub, loop.lb)
+        length = b.sub(loop.ub, loop.lb)
         counter = loop.lb
         for iteration in range(self.ahead):
             valid = runs
             if iteration:
-                distance = b.binary(SubIOp, counter, loop.lb)
-                valid = b.binary(AndIOp, runs, b.compare("ult", distance, length))
+                distance = b.sub(counter, loop.lb)
+                valid = b.both(runs, b.compare("ult", distance, length))
             values = self._copy(b, rings, b.number(iteration), values, counter, valid)
-            counter = b.binary(AddIOp, counter, loop.step)
+            counter = b.add(counter, loop.step)
         return values
 
     def _copy(
@@ -286,7 +285,7 @@ class Pipeliner:
         known: dict[SSAValue, SSAValue] = {self.body.args[0]: counter, **dict(zip(arguments, values, strict=True))}
         b.clone(self.slice, known)
         for prefetch, ring in zip(self.prefetches, rings, strict=True):
-            buffer = b.make(MemDescIndexOp, [ring, index], prefetch.ring)
+            buffer = b.make(MemDescIndexOp, prefetch.ring, ring, index)
             if self.barrier is not None and prefetch.is_block:
                 desc, *indices = (known.get(value, value) for value in prefetch.address)
                 operands = [desc, buffer, self.barrier, index, valid, *indices]
@@ -306,9 +305,9 @@ class Pipeliner:
     ) -> None:
         pointers, *masks = (known.get(value, value) for value in prefetch.address)
         type_ = with_layout(tile_type(shape_of(pointers.type), i1), layout_of(pointers))
-        mask = b.make(SplatOp, [valid], type_)
+        mask = b.make(SplatOp, type_, valid)
         if masks:
-            mask = b.make(AndIOp, [masks[0], mask], type_)
+            mask = b.both(masks[0], mask)
         if prefetch.order is not None:
             pointers, mask = (transposed(b, value, prefetch.order) for value in (pointers, mask))
         b.effect(AsyncCopyOp, [pointers, buffer, mask]).location = prefetch.load.location
@@ -319,12 +318,12 @@ class Pipeliner:
         assert following is not None
         b = Builder(following)
         counter = self.body.args[0]
-        valid = b.compare("ugt", b.binary(SubIOp, loop.ub, counter), reach)
-        free = b.binary(SubIOp, index, b.number(1))
-        free = b.make(SelectOp, [b.compare("eq", index, b.number(0)), b.number(self.stages - 1), free], i32)
+        valid = b.compare("ugt", b.sub(loop.ub, counter), reach)
+        free = b.sub(index, b.number(1))
+        free = b.choose(b.compare("eq", index, b.number(0)), b.number(self.stages - 1), free)
         count = len(self.carried)
         values = list(self.body.args[-1 - count : -1])
-        following_values = self._copy(b, rings, free, values, b.binary(AddIOp, counter, reach), valid)
+        following_values = self._copy(b, rings, free, values, b.add(counter, reach), valid)
         end = self.body.last_op
         assert end is not None
         kept = len(end.operands) - 1 - count
@@ -340,9 +339,9 @@ class Pipeliner:
         arguments = [self.body.insert_arg(value.type, len(self.body.args)) for value in extra]
         index = arguments[-1]
         b = Builder(end)
-        following = b.binary(AddIOp, index, b.number(1))
+        following = b.add(index, b.number(1))
         wraps = b.compare("eq", following, b.number(self.stages))
-        wrapped = b.make(SelectOp, [wraps, b.number(0), following], i32)
+        wrapped = b.choose(wraps, b.number(0), following)
         # The ahead values are yielded as they are until the copies are written.
         end.operands = [*end.operands, *arguments[:-1], wrapped]
         made = loop_carrying(old, [*old.iter_args, *extra])
@@ -357,7 +356,7 @@ class Pipeliner:
         b = Builder(first)
         if self.barrier is not None:
             pairs = zip(self.prefetches, rings, strict=True)
-            filled = [b.make(MemDescIndexOp, [ring, index], p.ring) for p, ring in pairs if p.is_block]
+            filled = [b.make(MemDescIndexOp, p.ring, ring, index) for p, ring in pairs if p.is_block]
             b.effect(WaitBarrierOp, [self.barrier, index, *filled])
         if self.by_threads:
             b.effect(AsyncWaitOp, num=self.ahead - 1)
@@ -371,10 +370,10 @@ class Pipeliner:
         places = []
         for prefetch, ring in zip(self.prefetches, rings, strict=True):
             b = Builder(prefetch.load)
-            stage = b.make(MemDescIndexOp, [ring, index], prefetch.ring)
+            stage = b.make(MemDescIndexOp, prefetch.ring, ring, index)
             for buffer in prefetch.buffers:
                 same = buffer is prefetch.alloc
-                view = stage if same else b.make(MemDescIndexOp, [ring, index], buffer.result.type)
+                view = stage if same else b.make(MemDescIndexOp, buffer.result.type, ring, index)
                 replace(buffer, [view])
             read_load(b, prefetch, stage)
             last = prefetch.load.prev_op
@@ -386,9 +385,9 @@ class Pipeliner:
     def _store_in_rings(self, index: SSAValue) -> None:
         """Put what an iteration computes for its products where those of the iteration before do not read."""
         for alloc in self.computed:
-            ring = Builder(self.loop).make(LocalAllocOp, [], ring_type(alloc.result.type, self.stages))
+            ring = Builder(self.loop).make(LocalAllocOp, ring_type(alloc.result.type, self.stages))
             b = Builder(alloc)
-            buffer = b.make(MemDescIndexOp, [ring, index], alloc.result.type)
+            buffer = b.make(MemDescIndexOp, alloc.result.type, ring, index)
             b.effect(LocalStoreOp, [alloc.operands[0], buffer])
             replace(alloc, [buffer])
 

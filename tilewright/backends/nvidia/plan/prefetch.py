@@ -31,7 +31,7 @@ from tilewright.ir.decisions import describe_op
 from tilewright.ir.effect_traits import is_without_effects, mask_of
 from tilewright.ir.traits import is_collective
 from tilewright.ir.types import bit_width, element_type, is_pointer, shape_of
-from tilewright.ir.values import users_of
+from tilewright.ir.values import users_of, uses_behind
 from tilewright.ir.walk import among, contains, enclosing, every, walk
 from tilewright.layouts.access import unique_registers
 from tilewright.layouts.linear import LinearLayout
@@ -207,17 +207,12 @@ def may_write(op: Operation) -> bool:
 def _reaches_dot(load: Load) -> bool:
     """Whether a product multiplies what is made of a tile, or adds a row of numbers."""
     operands = 3 if len(shape_of(load.result.type)) == 1 else 2
-    body, seen, todo = load.parent_block(), set[Operation](), [load.result]
-    while todo:
-        for use in todo.pop().uses:
-            user = use.operation
-            if isinstance(user, DotOp | WarpGroupDotOp):
-                if use.index < operands:
-                    return True
-            elif user.parent_block() is body and user not in seen and not isinstance(user, LoadOp):
-                seen.add(user)
-                todo += user.results
-    return False
+    body, dots = load.parent_block(), DotOp | WarpGroupDotOp
+
+    def through(user: Operation) -> bool:
+        return user.parent_block() is body and not isinstance(user, dots | LoadOp)
+
+    return any(use.index < operands and isinstance(use.operation, dots) for use in uses_behind([load.result], through))
 
 
 # --- addresses ----------------------------------------------------------------------------------------------------

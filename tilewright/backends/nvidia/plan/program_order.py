@@ -73,8 +73,8 @@ def _turn(function: FuncOp, axis: int) -> None:
         following = op.next_op
         assert following is not None
         b = Builder(following)
-        last = b.binary(SubIOp, b.make(GetNumProgramsOp, [], i32, axis=axis), b.number(1))
-        turned = b.binary(SubIOp, last, op.results[0])
+        last = b.sub(b.make(GetNumProgramsOp, i32, axis=axis), b.number(1))
+        turned = b.sub(last, op.results[0])
         for use in users:
             use.operation.operands[use.index] = turned
 

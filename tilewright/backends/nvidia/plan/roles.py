@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, takewhile
 
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -78,8 +78,8 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions, describe_op
 from tilewright.ir.effect_traits import is_without_effects
 from tilewright.ir.types import i1, i32, shape_of
-from tilewright.ir.walk import among, every, read_by, walk
-from tilewright.ops.control import ForOp, IfOp, WhileOp, YieldOp
+from tilewright.ir.walk import among, ancestors, every, read_by, walk
+from tilewright.ops.control import ForOp, IfOp, LoopOp, YieldOp
 from tilewright.ops.debug import BarrierOp
 from tilewright.ops.descriptor import DescriptorStoreOp, MakeTensorDescOp
 from tilewright.ops.function import FuncOp
@@ -185,12 +185,7 @@ def _multiplies(loop: ForOp) -> bool:
 
 def _around(loop: Operation) -> list[Operation]:
     """The operations in a function that hold another, outermost first."""
-    found: list[Operation] = []
-    parent = loop.parent_op()
-    while parent is not None and not isinstance(parent, FuncOp):
-        found.insert(0, parent)
-        parent = parent.parent_op()
-    return found
+    return list(takewhile(lambda parent: not isinstance(parent, FuncOp), ancestors(loop)))[::-1]
 
 
 # --- choice -------------------------------------------------------------------------------------------------------
@@ -325,7 +320,7 @@ def _changed(function: FuncOp, last: Operation, bases: Sequence[SSAValue]) -> No
     """The operation that copies cannot run ahead of: all but those behind the `last` loop of the kernel count."""
     for top in function.body.block.ops:
         for op in walk(top):
-            if isinstance(op, ForOp | WhileOp) or not may_write(op):
+            if isinstance(op, LoopOp) or not may_write(op):
                 continue
             if not isinstance(op, _STORES) or any(may_meet(op.operands[0], base) for base in bases):
                 return changed_by(op)
@@ -457,7 +452,7 @@ class _Splitter:
         first = [Channel.make(self.function, c, plan.stages, crew.warps, b) for c in plan.parts[0].channels]
         self.channels = [[c.of(p) for c, p in zip(first, part.channels, strict=True)] for part in plan.parts]
         b.effect(BarrierOp, space="local")  # barriers are made
-        warp = b.make(WarpIdOp, [], i32)
+        warp = b.make(WarpIdOp, i32)
         copies, rest = self._branch(b, b.compare("uge", warp, b.number(crew.first_copying)))
         self._enter(copies, crew.first_copying, crew.copying, 0)
         self._copy(copies)
@@ -468,7 +463,7 @@ class _Splitter:
             self._loops(self._enter(turns, crew.warps, crew.turning, 0), plan.around, {}, self._turn)
         entry = self._enter(rest, 0, crew.multiplying, _MATH_BARRIER, crew.warps)
         for op in moved:
-            move_before(op, entry.before)
+            move_before(op, entry.anchor)
         consumers = [
             Consumer(part.level.loop, channels, plan.stages, part.computed, crew, self.decisions)
             for part, channels in zip(plan.parts, self.channels, strict=True)
@@ -504,7 +499,7 @@ class _Splitter:
     def _copy(self, region: Region) -> None:
         """The role that copies: one thread does it."""
         b, inner = self._end(region), self._empty_region()
-        elected = b.make(ElectOp, [], i1, warp=self.plan.crew.first_copying)
+        elected = b.make(ElectOp, i1, warp=self.plan.crew.first_copying)
         b.insert(IfOp.create(operands=[elected], result_types=[], regions=[inner, Region()]))
         self._loops(self._end(inner), self.plan.around, {}, self._fill)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate, pairwise
 
 from xdsl.dialects.builtin import BoolAttr, UnitAttr
@@ -22,7 +21,6 @@ from tilewright.ir.types import bit_width, element_type, shape_of
 from tilewright.ir.values import is_made_inside
 from tilewright.ir.walk import walk
 from tilewright.ops.control import ForOp, IfOp, YieldOp
-from tilewright.ops.elementwise import AddIOp, OrIOp
 from tilewright.passes.rewriting import erase, replace
 
 
@@ -39,11 +37,11 @@ class Around:
 
     def was_one(self, b: Builder, here: SSAValue) -> SSAValue:
         """Whether there was an iteration before: in this loop, or in an earlier one."""
-        return here if self.earlier is None else b.binary(OrIOp, here, self.earlier)
+        return here if self.earlier is None else b.either(here, self.earlier)
 
     def comes_one(self, b: Builder, here: SSAValue) -> SSAValue:
         """Whether another iteration follows, in this loop or in a later one."""
-        return here if self.later is None else b.binary(OrIOp, here, self.later)
+        return here if self.later is None else b.either(here, self.later)
 
 
 class Rotated:
@@ -197,7 +195,7 @@ class Rotated:
         known: dict[SSAValue, SSAValue] = dict(zip(self._carried(), carried, strict=True))
         known[self.body.args[0]] = counter
         b.clone([*self.shared, *self.following], known)
-        then = {self.body.args[0]: b.binary(AddIOp, counter, self.loop.step), **self._then(known)}
+        then = {self.body.args[0]: b.add(counter, self.loop.step), **self._then(known)}
         goes_on = around.comes_one(b, self._is_before(b, then[self.body.args[0]]))
         self._receive(_under(b, goes_on), then, self._read(0, 0))
         _clone(b, [op for op in plan.first if op not in self.following], known, choices)
@@ -282,9 +280,9 @@ class Rotated:
 
 def _under(b: Builder, condition: SSAValue) -> Builder:
     """A place where something is done if a condition holds."""
-    region = _region(b.before, [])
+    region = _region(b.anchor, [])
     branch = b.insert(IfOp.create(operands=[condition], result_types=[], regions=[region, Region()]))
-    branch.location = b.before.location
+    branch.location = b.anchor.location
     end = region.block.last_op
     assert end is not None
     return Builder(end)
@@ -321,9 +319,8 @@ def _rotate(linked: Sequence[Rotated]) -> None:
     """Replace loops of which each goes on from the one before."""
     last, outside = linked[-1].loop, Builder(linked[-1].loop)
     runs = [rotated.runs(outside) for rotated in linked]
-    earlier = [None, *accumulate(runs, partial(outside.binary, OrIOp))]
-    later = [None, *accumulate(reversed(runs), partial(outside.binary, OrIOp))]
-    any_runs = earlier[-1]
+    until, since = ([*accumulate(side, outside.either)] for side in (runs, reversed(runs)))
+    earlier, later, any_runs = [None, *until], [None, *since], until[-1]
     firsts = list(linked[0].loop.iter_args)
     missed = _firsts(linked)[-1]
     regions = [_region(last, []), _region(last, missed)]

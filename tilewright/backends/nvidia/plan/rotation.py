@@ -41,7 +41,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.plan.channels import Channel, product_ranks
 from tilewright.backends.nvidia.plan.index_sets import Unmasked, unmasked
-from tilewright.backends.nvidia.plan.overlap import needed, ordered, unfit
+from tilewright.backends.nvidia.plan.overlap import needed, ordered, unfit, unheld
 from tilewright.backends.nvidia.plan.pace import cycles_apart
 from tilewright.backends.nvidia.tgir.ops import MemDescIndexOp, WarpGroupDotOp
 from tilewright.backends.nvidia.tgir.types import MemDescType, tile_words
@@ -126,7 +126,9 @@ def plan_rotation(
     elif alone and (apart := cycles_apart(loop, groups)):
         made = replaced(made, apart=apart)
         what += f"; groups of warps start {apart} cycles after each other"
-    return _unread(made, channels, body) or _tight({dot: ranks[dot] for dot in dots}, registers) or Yes(made, what)
+    asked = registers_of({dot: ranks[dot] for dot in dots})
+    no = _unread(made, channels, body) or unheld(asked, registers, "smaller blocks, or num_warps=8")
+    return no or Yes(made, what)
 
 
 def _sum_of(dot: WarpGroupDotOp, body: Block) -> int | No:
@@ -240,14 +242,6 @@ def registers_of(ranks: Mapping[WarpGroupDotOp, int]) -> int:
     """
     words = {dot: tile_words(dot.d.type) for dot in ranks}
     return sum(words[dot] * (1 if rank else 2) for dot, rank in ranks.items()) + tuning.ROTATION_REGISTERS
-
-
-def _tight(ranks: Mapping[WarpGroupDotOp, int], registers: int) -> No | None:
-    """Why registers do not suffice for the products that are under way at once."""
-    asked = registers_of(ranks)
-    if asked <= registers:
-        return None
-    return No(f"it would take {asked} registers a thread, of {registers}", instead="smaller blocks, or num_warps=8")
 
 
 __all__ = ["Rotation", "plan_rotation", "registers_of"]

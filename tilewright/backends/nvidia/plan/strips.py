@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
 from tilewright.base.errors import InternalError
+from tilewright.base.order import operands_first
 from tilewright.ir.attrs import I32
 from tilewright.ir.traits import is_collective
 from tilewright.ir.types import element_type, i32, shape_of, tile_type
@@ -72,14 +73,8 @@ class Strip:
 
     def of(self, value: SSAValue, axis: int) -> SSAValue:
         """The strip of a tile along a dim, of which `parts_of` knows all that it is made of."""
-        todo: list[Part] = [(value, axis)]
-        while todo:
-            part = todo[-1]
-            missing = [] if part in self.known else [p for p in _made_of(part) if p not in self.known]
-            todo += missing
-            if not missing:
-                todo.pop()
-                self.known.setdefault(part, self._made(part) if part not in self.known else self.known[part])
+        for part in operands_first((value, axis), strips_of, self.known):
+            self.known[part] = self._made(part)
         return self.known[value, axis]
 
     def _made(self, part: Part) -> SSAValue:
@@ -132,9 +127,10 @@ def _number(value: int) -> Attribute:
     return encoded
 
 
-def _made_of(part: Part) -> list[Part]:
+def strips_of(part: Part) -> list[Part]:
+    """The strips that a strip is made of, those of the last operand first."""
     value, axis = part
     op, axes = defining_op(value), parts_of(value, axis)
     if op is None or axes is None or constant_of(value) is not None:
         return []
-    return [(v, at) for v, at in zip(op.operands, axes) if at is not None]
+    return [(v, at) for v, at in zip(op.operands, axes) if at is not None][::-1]

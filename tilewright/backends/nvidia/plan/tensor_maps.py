@@ -33,6 +33,7 @@ from tilewright.backends.nvidia.tgir.types import memory_bits
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, i32, i64, shape_of, tile_type
+from tilewright.ir.values import uses_behind
 from tilewright.ir.walk import every, walk
 from tilewright.ops.casts import ExtSIOp, TruncIOp
 from tilewright.ops.control import ForOp
@@ -121,17 +122,9 @@ def _bytes(load: LoadOp) -> int:
 def _is_for_wgmma(load: LoadOp, warps: int, arch: Arch) -> bool:
     """Whether wgmma makes a product that a tile gets to, computed or not, or to which a row of numbers is added."""
     operands = 3 if len(shape_of(load.result.type)) == 1 else 2
-    seen, todo = set[Operation](), [load.result]
-    while todo:
-        for use in todo.pop().uses:
-            user = use.operation
-            if isinstance(user, DotOp):
-                if use.index < operands and is_wgmma(user, warps, arch):
-                    return True
-            elif user not in seen and user.parent_block() is load.parent_block():
-                seen.add(user)
-                todo += user.results
-    return False
+    uses = uses_behind([load.result], lambda op: not isinstance(op, DotOp) and op.parent is load.parent)
+    users = (use.operation for use in uses if use.index < operands)
+    return any(isinstance(user, DotOp) and is_wgmma(user, warps, arch) for user in users)
 
 
 # --- rewriting ------------------------------------------------------------------------------------------

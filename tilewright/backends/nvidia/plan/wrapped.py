@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from tilewright.analysis.affine import AffineAnalysis, Poly
-from tilewright.analysis.bounds import below_zero, is_conjunction
 from tilewright.analysis.elements import operand_indices
-from tilewright.analysis.index import Index, whole
+from tilewright.analysis.index import Index
 from tilewright.analysis.iterations import in_counters
-from tilewright.analysis.slices import goes_into
-from tilewright.base.decision import No
-from tilewright.ir.effect_traits import access_of
-from tilewright.ir.types import shape_of
+from tilewright.analysis.slices import slices_of
+from tilewright.analysis.unread import asked_for
 from tilewright.ir.values import defining_op
 from tilewright.ops.elementwise import RemSIOp
-from tilewright.ops.memory import LoadOp, StoreOp
+from tilewright.ops.memory import LoadOp
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,49 +55,10 @@ def wrapped_rows(load: LoadOp, value: SSAValue, at: Index, index: Index, analysi
     rows, count = (analysis.integer(part, i) for part, i in operand_indices(value, own))
     if rows.residual or rows.coords != {index[dim]: Poly.of(1)} or not count.uniform:
         return None
-    below = in_counters(rows.constant) + -in_counters(count.constant)
-    return Wrapped(op.operands[0], dim, below) if _is_unused(load, dim, below, analysis) else None
-
-
-def _is_unused(load: LoadOp, dim: int, below: Poly, analysis: AffineAnalysis) -> bool:
-    """Whether what is made of rows of a load is stored only where `place in the tile + below < 0`."""
-    todo, seen = list[tuple[SSAValue, int]]([(load.result, dim)]), set[tuple[SSAValue, int]]()
-    while todo:
-        key = todo.pop()
-        if key in seen:
-            continue
-        seen.add(key)
-        for use in key[0].uses:
-            if isinstance(use.operation, StoreOp):
-                if use.index != 1 or not _is_masked(use.operation, key[1], below, analysis):
-                    return False
-                continue
-            # an address made of such a row would be used
-            made = None if access_of(use.operation) else goes_into(use.operation, use.index, key[1])
-            if made is None:
-                return False
-            todo += made
-    return True
-
-
-def _is_masked(store: StoreOp, dim: int, below: Poly, analysis: AffineAnalysis) -> bool:
-    """Whether a part of the mask of a store is `place along a dim + below < 0`."""
-    index: Index = tuple(whole(axis, extent) for axis, extent in enumerate(shape_of(store.value.type)))
-    stack = [] if store.mask is None else [(store.mask, index)]
-    while stack:
-        value, at = stack.pop()
-        op = defining_op(value)
-        if op is None:
-            continue
-        if is_conjunction(op):
-            stack += operand_indices(value, at)
-            continue
-        answer = below_zero(value, at, analysis, "")
-        if isinstance(answer, No) or answer.plan.coords != {index[dim]: Poly.of(1)}:
-            continue
-        if in_counters(answer.plan.constant) == below:
-            return True
-    return False
+    slices, below = slices_of(load.result, dim), rows.plus(count, Poly.of(-1))
+    if slices.loads or asked_for(slices, [below], analysis) is not None:
+        return None
+    return Wrapped(op.operands[0], dim, in_counters(below.constant))
 
 
 __all__ = ["Wrapped", "wrapped_rows"]
