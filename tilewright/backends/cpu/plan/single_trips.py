@@ -21,19 +21,22 @@ from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.recompute import cost_of, is_lazy
 from tilewright.backends.cpu.plan.subjects import SINGLE_TRIPS
 from tilewright.base.decision import Answer, No, Yes
+from tilewright.base.order import reached
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.values import is_inside, is_tile
+from tilewright.ir.types import shape_of
+from tilewright.ir.values import defining_op, is_inside, is_tile, operands_of
 from tilewright.ir.walk import among, contains, every, operations, walk
 from tilewright.ops.control import ForOp, IfOp, YieldOp
 from tilewright.ops.dot import DotOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, is_volatile
+from tilewright.ops.reduce import ReduceOp
 from tilewright.passes.building import Builder
 from tilewright.passes.canonicalize import canonicalize
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.placed_loads import first_write
-from tilewright.passes.rewriting import erase, insert_before, move_before, replace
+from tilewright.passes.rewriting import insert_before, move_before, replace, splice
 
 
 def version_single_trips(function: FuncOp, decisions: Decisions) -> bool:
@@ -48,6 +51,30 @@ def version_single_trips(function: FuncOp, decisions: Decisions) -> bool:
         if _may_repeat(loops):
             changed |= decisions.note(SINGLE_TRIPS, loop, _version(loops)) is not None
     return changed
+
+
+def version_long_rows(function: FuncOp, decisions: Decisions) -> bool:
+    """Rewrite loops through pieces of a row, in a loop over rows: of the only piece all bounds are known before both.
+
+    Says whether there were any.
+    """
+    loops = [loop for loop in every(function, ForOp) if _is_of_pieces(loop)]
+    for loop in loops:
+        decisions.note(SINGLE_TRIPS, loop, Yes(_branched([loop]), "a row that is one piece has the bounds of all rows"))
+    return bool(loops)
+
+
+def _is_of_pieces(loop: ForOp) -> bool:
+    """Whether a loop does nothing but to reduce a long piece of a row, in a loop around it."""
+    around = loop.parent_op()
+    if not isinstance(around, ForOp) or not _over_the_same(loop):
+        return False
+    made_of = reached([loop.ub], lambda value: operands_of(op) if (op := defining_op(value)) is not None else ())
+    made = (LoadOp, ForOp, IfOp)
+    if any(value in around.body.block.args or isinstance(defining_op(value), made) for value in made_of):
+        return False
+    reduced = [shape_of(op.operands[0].type) for op in among(loop.body.block.ops, ReduceOp)]
+    return bool(reduced) and all(shape == (tuning.LONG_ROW,) for shape in reduced)
 
 
 def _may_repeat(loops: list[ForOp]) -> bool:
@@ -73,7 +100,22 @@ def _costly(roots: Iterable[Operation]) -> Counter[Hashable]:
 
 def _version(loops: list[ForOp]) -> Answer[IfOp]:
     """Put a branch in front of loops, and them into its other side, if its first side computes less."""
-    first, span = loops[0], _span(loops[0], loops[-1])
+    before = _costly(_span(loops)).total()
+    branch = _branched(loops)
+    once, again = (region.block for region in branch.regions)
+    if _costly(once.ops).total() < before:
+        return Yes(branch, "what they compute of a row that is one trip is computed once")
+    end = again.last_op
+    assert end is not None
+    values = list(end.operands)
+    splice(again, branch)
+    replace(branch, values)
+    return No("they compute nothing that costs much twice", loops[0])
+
+
+def _branched(loops: list[ForOp]) -> IfOp:
+    """The branch: what loops do in their only trip, and the loops, with what stands between them."""
+    first, span = loops[0], _span(loops)
     left = [r for op in span for r in op.results if any(not _is_within(use.operation, span) for use in r.uses)]
     branch = _branch(first, [value.type for value in left])
     once, again = (region.block for region in branch.regions)
@@ -84,26 +126,27 @@ def _version(loops: list[ForOp]) -> Answer[IfOp]:
     for op in span:
         b.copy(op, known)
     end.operands = [known[value] for value in left]
-    canonicalize(branch)
-    eliminate_common_subexpressions(branch)
-    _load_once(once)
-    eliminate_common_subexpressions(branch)
-    eliminate_dead_code(branch)
-    if _costly(once.ops).total() >= _costly(span).total():
-        erase(branch)
-        return No("they compute nothing that costs much twice", first)
     for value, result in zip(left, branch.results, strict=True):
         value.replace_uses_with_if(result, lambda use: not _is_within(use.operation, [*span, branch]))
     for op in span:
         move_before(op, other_end)
     other_end.operands = left
-    return Yes(branch, "what they compute of a row that is one trip is computed once")
+    _simplify(branch, once)
+    return branch
 
 
-def _span(first: Operation, last: Operation) -> list[Operation]:
-    """The operations of a block from one to a later one."""
-    ops = [first]
-    while ops[-1] is not last and (following := ops[-1].next_op) is not None:
+def _simplify(branch: IfOp, once: Block) -> None:
+    canonicalize(branch)
+    eliminate_common_subexpressions(branch)
+    _load_once(once)
+    eliminate_common_subexpressions(branch)
+    eliminate_dead_code(branch)
+
+
+def _span(loops: list[ForOp]) -> list[Operation]:
+    """The operations of a block from one loop to a later one."""
+    ops: list[Operation] = [loops[0]]
+    while ops[-1] is not loops[-1] and (following := ops[-1].next_op) is not None:
         ops.append(following)
     return ops
 
