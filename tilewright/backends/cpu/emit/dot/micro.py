@@ -71,14 +71,25 @@ def emit_dot(module: Module, plan: DotPlan, place: Place, *, part: bool) -> str:
         with f.loop(0, blocks, unroll=False) as loop:
             _row_block(f, plan, f.mul(loop.index, plan.mr), plan.mr, place, exist=bool(few))
         if few:
-            end = f.intrinsic("smin", f.args[9], const(I64, row_blocks * plan.mr))
-            with f.loop(f.mul(blocks, plan.mr), end, few, unroll=False) as loop:
-                _row_block(f, plan, loop.index, few, place)
+            _few_rows(f, plan, f.mul(blocks, plan.mr), few, place)
     if rest:
         with _beyond(f, 9, row_blocks * plan.mr):
             _row_block(f, plan, const(I64, row_blocks * plan.mr), rest, place)
     f.ret()
     return name
+
+
+def _few_rows(f: Function, plan: DotPlan, first: V, few: int, place: Place) -> None:
+    """The rows behind whole blocks, `few` at a time, or half of that if no more are left."""
+    whole_blocks, half = const(I64, plan.m // plan.mr * plan.mr), few // 2
+    end = f.intrinsic("smax", f.intrinsic("smin", f.args[9], whole_blocks), first)
+    count = f.op("udiv", f.add(f.sub(end, first), few - 1 - half), const(I64, few))
+    rest = f.add(first, f.mul(count, few))
+    with f.loop(first, rest, few, unroll=False) as loop:
+        _row_block(f, plan, loop.index, few, place)
+    if half:
+        with f.if_(f.icmp("slt", rest, end)):
+            _row_block(f, plan, rest, half, place)
 
 
 def _blocks(f: Function, number: int, count: int, size: int, left: int = 0) -> V:
