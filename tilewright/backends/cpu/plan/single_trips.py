@@ -66,12 +66,12 @@ def version_long_rows(function: FuncOp, decisions: Decisions) -> bool:
 
 def _is_of_pieces(loop: ForOp) -> bool:
     """Whether a loop does nothing but to reduce a long piece of a row, in a loop around it."""
-    around = loop.parent_op()
-    if not isinstance(around, ForOp) or not _over_the_same(loop):
+    around = among([loop.parent_op()], ForOp)
+    if not around or not _over_the_same(loop):
         return False
     made_of = reached([loop.ub], lambda value: operands_of(op) if (op := defining_op(value)) is not None else ())
     made = (LoadOp, ForOp, IfOp)
-    if any(value in around.body.block.args or isinstance(defining_op(value), made) for value in made_of):
+    if any(value in around[0].body.block.args or isinstance(defining_op(value), made) for value in made_of):
         return False
     reduced = [shape_of(op.operands[0].type) for op in among(loop.body.block.ops, ReduceOp)]
     return bool(reduced) and all(shape == (tuning.LONG_ROW,) for shape in reduced)

@@ -106,10 +106,10 @@ def _recognise(op: Operation, analysis: AffineAnalysis) -> _Held | None:
         if not isinstance(test, CmpIOp) or not is_tile(condition) or plain not in test.operands:
             return None
         return _Held(op, plain, test.attr_values()["predicate"], test.lhs, test.rhs, dims[0])
-    plain, bound = op.operands
-    if not isinstance(op, RemSIOp) and isinstance(defining_op(plain), (SplatOp, ConstantOp)):
+    (plain, bound), begins_anew = op.operands, isinstance(op, RemSIOp)
+    if not begins_anew and isinstance(defining_op(plain), (SplatOp, ConstantOp)):
         plain, bound = bound, plain
-    multiple = _multiple(plain, bound, dims[0], analysis) if isinstance(op, RemSIOp) else NOTHING
+    multiple = _multiple(plain, bound, dims[0], analysis) if begins_anew else NOTHING
     return _Held(op, plain, _COMPARED[type(op)], plain, bound, dims[0], multiple)
 
 
