@@ -382,4 +382,14 @@ def every_sum_from_the_end(a, b, c, N, K, BM: tl.constexpr, BN: tl.constexpr, BK
         tl.store(c + (at * BM + i) * N + j, acc)
 
 
+@spelled(AS_WRITTEN, "*fp32:16, *fp32:16, i32, 64")
+def loops_that_share_nothing(x, out, n, B: tl.constexpr):
+    """Each of the loops computes exponentials, of other elements."""
+    i, total = tl.arange(0, B), 0.0
+    for start in range(0, n, B):
+        total += tl.sum(tl.exp(tl.load(x + start + i)))
+    for start in range(0, n, B):
+        tl.store(out + start + i, tl.exp(tl.load(x + n + start + i)) / total)
+
+
 OTHERS = GATHERS + COLUMN_SUMS + STENCILS + HISTOGRAMS + SEGMENTS + RUNNING_PRODUCTS + SMALL_PRODUCTS + AS_WRITTEN

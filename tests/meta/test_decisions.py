@@ -20,6 +20,7 @@ PLANNERS = {
     "passes/if_conversion.py": {"_recognise": "IF_CONVERTED"},
     "cpu/plan/loop_distribution.py": {"_apart": "DISTRIBUTED"},
     "cpu/plan/unroll_loops.py": {"_short": "UNROLLED"},
+    "cpu/plan/single_trips.py": {"_version": "SINGLE_TRIPS"},
     "cpu/plan/direct_epilogue_store.py": {"_where": "DIRECT_STORE"},
     "passes/delinearize.py": {"_nested": "DELINEARIZED"},
     "loops/sink_prefetched_loads.py": {"_recognise": "SUNK_LOADS", "_matrix": "SUNK_LOADS"},

@@ -27,7 +27,7 @@ from tilewright.analysis.constants import constant_of
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.dtypes import MAX_TILE_NUMEL
 from tilewright.ir.decisions import Decisions
-from tilewright.ir.types import element_type, i1, shape_of, tile_type, with_element
+from tilewright.ir.types import element_type, i1, is_float, shape_of, tile_type, with_element
 from tilewright.ir.values import defining_op, is_inside, is_tile, property_int
 from tilewright.ir.walk import ancestors, walk
 from tilewright.loops.arithmetic import conjunction
@@ -47,6 +47,7 @@ from tilewright.ops.elementwise import AddFOp, AddIOp, MulFOp, MulIOp, NegFOp, S
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.passes.building import Builder
+from tilewright.passes.canonicalize import evaluated
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.placed_loads import first_write
@@ -212,7 +213,34 @@ def _nothing(found: Reduction, value: Computed) -> int:
     """Whether nothing is added where one element of memory is masked (_FACTORS), or where all are (_SUMMED)."""
     if found.combine in (AddFOp, AddIOp):
         return _zero(value)
-    return _FACTORS if value.is_load and value.leaves[0].other == found.neutral else _SOME
+    number = _left_out(value)
+    begin = constant_of(found.first) if found.first is not None and found.monoid.idempotent else None
+    return _FACTORS if any(_is_same(number, nothing) for nothing in (found.neutral, begin)) else _SOME
+
+
+def _is_same(number: float | None, other: float | None) -> bool:
+    """Whether two numbers are one, with the same sign if they are zero."""
+    return number is not None and number == other and math.copysign(1, number) == math.copysign(1, other)
+
+
+def _left_out(computed: Computed) -> float | None:
+    """What a value is where its one leaf is masked; None if it has more, or that is not known."""
+    known = dict[tuple[SSAValue, Index], float]()
+    if len(computed.leaves) > 1 or len(computed.factors) > 1:
+        return None
+    for value, index in computed.places:
+        op, number = defining_op(value), constant_of(value)
+        leaf = next((leaf for leaf in computed.leaves if (leaf.value, leaf.index) == (value, index)), None)
+        if leaf is not None:
+            number = leaf.other if is_float(element_type(value.type)) else int(leaf.other)
+        elif number is None and op is not None and value not in computed.kept:
+            parts = VIEWS[type(op)](op, value, index) if type(op) in VIEWS else [(v, index) for v in op.operands]
+            numbers = [known[part, at if is_tile(part) else ()] for part, at in parts]
+            number = numbers[0] if type(op) in VIEWS else evaluated(op, numbers)
+        if number is None:
+            return None
+        known[value, index] = number
+    return known[computed.factors[0]]
 
 
 def _zero(computed: Computed) -> int:

@@ -114,11 +114,18 @@ def _taken_for_granted(value: SSAValue) -> bool:
     """Whether the user assumes it of a scalar (`tl.assume(x >= 0)`), or something is divided by it."""
     if shape_of(value.type):
         return False
+    return (holds(POSITIVE_DIVISORS) and _divides(value)) or _assumed(value, 0)
+
+
+def _divides(value: SSAValue) -> bool:
+    """Whether something is divided by a scalar, or by a tile of it."""
     for use in value.uses:
         user = use.operation
-        if user.name in ("arith.divsi", "arith.remsi") and use.index == 1 and holds(POSITIVE_DIVISORS):
+        if user.name in ("arith.divsi", "arith.remsi") and use.index == 1:
             return True
-    return _assumed(value, 0)
+        if user.name == "tt.splat" and _divides(user.results[0]):
+            return True
+    return False
 
 
 def _assumed(value: SSAValue, least: int) -> bool:

@@ -266,3 +266,47 @@ def test_a_sum_of_what_a_branch_gives_stays_a_loop(kernel):
     w, out = np.ones(20, np.float32), np.zeros(3, np.float32)
     kernel[(1,)](x, w, out, 3, 20)
     np.testing.assert_allclose(out, np.where(x != 0, 3, 1).sum(1))
+
+
+@tilewright.jit
+def largest_magnitude(x, out, n, first, BLOCK: tl.constexpr):
+    most = 0.0
+    for start in range(0, n, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        most = tl.maximum(most, tl.max(tl.abs(tl.load(x + i, i < n, 0.0))))
+    tl.store(out, most)
+
+
+@tilewright.jit
+def largest_beside_zeros(x, out, n, first, BLOCK: tl.constexpr):
+    """Zeros outside count, as it begins with less."""
+    most = -1.0
+    for start in range(0, n, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        most = tl.maximum(most, tl.max(tl.load(x + i, i < n, 0.0)))
+    tl.store(out, most)
+
+
+@tilewright.jit
+def largest_of_computed(x, out, n, first, BLOCK: tl.constexpr):
+    """What masks leave out is made 1, with which it begins."""
+    most = 1.0
+    for start in range(0, n, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        most = tl.maximum(most, tl.max(1.0 - 2.0 * tl.load(x + i, i < n, 0.0)))
+    tl.store(out, most)
+
+
+@pytest.mark.parametrize("n", [0, 3, 256, 300, 40000])
+@pytest.mark.parametrize("value", [0.25, -0.25, -3.0, 3.0, np.nan, np.inf])
+def test_what_adds_nothing_to_the_first_value_is_left_out(n: int, value: float) -> None:
+    x, out = np.full(n, value, np.float32), np.zeros(1, np.float32)
+    number = 0.0 if np.isnan(value) or not n else value
+    outside = [0.0] if n % 256 else []
+    for kernel, begin, numbers in (
+        (largest_magnitude, 0.0, [abs(number)]),
+        (largest_beside_zeros, -1.0, [*([value] if n and not np.isnan(value) else []), *outside]),
+        (largest_of_computed, 1.0, [1 - 2 * number] if np.isfinite(number) else [-np.inf]),
+    ):
+        kernel[(1,)](x, out, n, 0.0, 256)
+        assert out[0] == max(begin, *numbers, begin), kernel

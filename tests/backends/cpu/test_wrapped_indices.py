@@ -10,6 +10,7 @@ import tilewright.language as tl
 from tests.backends.cpu.families import in_pairs
 from tests.backends.cpu.harness import Compiled
 from tests.backends.nvidia.laying import built_ir, tile_ir
+from tests.decisions.harness import Spelling, decisions_of
 from tilewright.backends.cpu.plan.subjects import IN_PLACE, K_STRIPS, WRAPPED
 from tilewright.backends.reference.address_space import Memory
 from tilewright.backends.reference.evaluate import Evaluator
@@ -213,3 +214,54 @@ def test_choices_leave_out_what_is_held(n: int) -> None:
     weaker = np.where(i > 1, x[np.maximum(i - 3, 0)], 7)
     np.testing.assert_array_equal(out[:n], left + 2 * right + 4 * weaker)
     assert np.isnan(out[n:]).all()
+
+
+@tilewright.jit
+def flat_columns(x, out, n, BLOCK: tl.constexpr):
+    """Places of a row counted through all rows, and the column by a remainder, which masks and an address ask for."""
+    i, end = tl.program_id(0) * n + tl.arange(0, BLOCK), (tl.program_id(0) + 1) * n
+    column = i % n
+    left = tl.load(x + i - 1, (column != 0) & (i < end), 0.0)
+    right = tl.load(x + i + 1, (column != n - 1) & (i < end), 0.0)
+    first = tl.load(x + column, i < end, 0.0)
+    tl.store(out + i, left + 2 * right + 4 * first, i < end)
+
+
+@tilewright.jit
+def columns_of_more_rows(x, out, n, BLOCK: tl.constexpr):
+    """More than a row is stored."""
+    i = tl.program_id(0) * n + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i % n, i < 2 * n), i < 2 * n)
+
+
+@tilewright.jit
+def columns_from_before(x, out, n, BLOCK: tl.constexpr):
+    """What is left of an index without the multiple may be negative."""
+    i = (tl.program_id(0) + 1) * n + tl.arange(0, BLOCK) - 2
+    tl.store(out + i, tl.load(x + i % n, i < 2 * n), i < 2 * n)
+
+
+@pytest.mark.parametrize("n", [1, 3, 63, 64, 65, 200])
+def test_remainders_of_multiples_and_an_index(n: int) -> None:
+    x = np.random.default_rng(0).integers(-8, 8, (3, n)).astype(np.float32)
+    out = np.full((3, n), np.nan, np.float32)
+    flat_columns[(3,)](x, out, n, 256)
+    wide = np.pad(x, ((0, 0), (1, 1)))
+    np.testing.assert_array_equal(out, wide[:, :-2] + 2 * wide[:, 2:] + 4 * x[0])
+
+
+@pytest.mark.parametrize("n", [2, 3, 63, 64, 65, 100])
+def test_remainders_that_begin_anew(n: int) -> None:
+    x = np.arange(1, n + 1, dtype=np.float32)
+    for kernel, first in ((columns_of_more_rows, 0), (columns_from_before, n - 2)):
+        out, i = np.full(2 * n, np.nan, np.float32), np.arange(first, 2 * n)
+        kernel[(1,)](x, out, n, 256)
+        np.testing.assert_array_equal(out[i], x[i % n])
+
+
+def test_which_remainders_are_indices() -> None:
+    taken = []
+    for kernel in (flat_columns, columns_of_more_rows, columns_from_before):
+        decisions = decisions_of(Spelling(kernel, "*fp32:16, *fp32:16, i32, 256", {}), "avx512")
+        taken.append([decision.taken for decision in decisions if decision.subject == WRAPPED.name])
+    assert taken == [[True], [False], [False]]

@@ -102,8 +102,8 @@ def read_between_wraps(
             sides = [(lowest, both.before), (f.gep(lowest, both.further), f.not_(both.before))]
             found = fill
             for place, own in sides:
-                own = own if wanted is None else f.and_(own, wanted)
-                found = read_whole(ev, t, place, own, found, order)
+                asked = own if wanted is None else f.and_(own, wanted)
+                found = read_whole(ev, t, place, asked, found, order, some=asked is own)
             assert found is not None
             return [found]
 
@@ -283,12 +283,18 @@ def order_of(offsets: Offsets, size: int) -> list[int] | None:
     return [(offset - lowest) // size for offset in offsets] if whole else None
 
 
-def read_whole(ev: Values, t: T, lowest: V, mask: V | None, other: V | None, order: list[int]) -> V:
-    """A vector from `lowest` on, of which each lane takes the element `order`, all of them once."""
+def read_whole(
+    ev: Values, t: T, lowest: V, mask: V | None, other: V | None, order: list[int], *, some: bool = False
+) -> V:
+    """A vector from `lowest` on, of which each lane takes the element `order`, all of them once.
+
+    `some` says that the mask asks for an element: a page that is not there costs a thousand cycles.
+    """
     f, lanes = ev.f, len(order)
     if mask is None:
         return f.shuffle(f.load(t.vec(lanes), lowest), None, order)
-    lowest = f.select(f.reduce("or", mask), lowest, ev.dummy)  # a page that is not there costs a thousand cycles
+    if not some:
+        lowest = f.select(f.reduce("or", mask), lowest, ev.dummy)
     asked = f.shuffle(mask, None, [order.index(element) for element in range(lanes)])
     read = f.shuffle(f.masked_load(t.vec(lanes), lowest, asked, 0, None), None, order)
     return read if other is None else f.select(mask, read, f.splat(other, lanes))

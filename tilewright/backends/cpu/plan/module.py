@@ -17,6 +17,7 @@ from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
 from tilewright.backends.cpu.plan.row_dots_to_sums import lower_row_dots_to_sums
+from tilewright.backends.cpu.plan.single_trips import version_long_rows, version_single_trips
 from tilewright.backends.cpu.plan.steps import FunctionPlan, render
 from tilewright.backends.cpu.plan.swap_operands import swap_dot_operands
 from tilewright.backends.cpu.plan.unroll_loops import unroll_short_loops
@@ -68,10 +69,12 @@ def _rewrites(isa: CpuFeatures) -> tuple[tuple[tuple[type[Operation], ...], _Rew
         ((ReduceOp,), lambda function, _: raise_sums_to_dots(function, tuning.SUMMED_SIZE)),
         ((ForOp, WhileOp), make_offsets_scalar),
         ((IfOp,), convert_branches),
+        ((ForOp,), version_single_trips),
         ((ForOp,), sink_prefetched_loads),
         ((ForOp,), lambda function, _: take_numbers_out_of_sums(function)),
         ((ForOp,), lambda function, _: raise_chosen_extremes(function)),
         ((ForOp, ReduceOp), lambda function, decisions: normalize_reduction_loops(function, decisions, _ROWS)),
+        ((ForOp,), version_long_rows),
         ((DotOp,), lambda function, decisions: distribute_loops(function, isa, decisions)),
         ((DotOp,), normalize_dot_loops),
         ((DotOp,), lambda function, decisions: narrow_dots(function, isa, decisions)),

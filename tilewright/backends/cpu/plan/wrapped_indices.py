@@ -11,11 +11,12 @@ loads leave those rows out, and their addresses are affine in `m`. So with `tl.m
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue, Use
 
-from tilewright.analysis.affine import AffineAnalysis, Form, Poly
+from tilewright.analysis.affine import AffineAnalysis, Form, Poly, expanded
 from tilewright.analysis.index import ZERO, Index, whole
 from tilewright.analysis.slices import Slices, slices_of
 from tilewright.analysis.unread import asked_for, implies
@@ -35,7 +36,9 @@ from tilewright.ops.shape import ReshapeOp
 from tilewright.ops.signs import never_negative
 from tilewright.passes.building import Builder
 from tilewright.passes.rewriting import replace
+from tilewright.passes.trip_count import Preheader
 
+NOTHING = Poly.of(0)
 _COMPARED: dict[type[Operation], str] = {RemSIOp: "slt", MinSIOp: "sle", MaxSIOp: "sge"}
 """How an index compares with its bound where that does not hold it."""
 
@@ -49,6 +52,7 @@ class _Held:
         plain: the index before.
         predicate, left, right: the comparison.
         dim: its only dim of several elements.
+        multiple: of the bound, that a remainder takes from the index.
     """
 
     op: Operation
@@ -57,6 +61,7 @@ class _Held:
     left: SSAValue
     right: SSAValue
     dim: int
+    multiple: Poly = NOTHING
 
 
 def leave_out_unread_rows(function: FuncOp, decisions: Decisions) -> bool:
@@ -64,7 +69,7 @@ def leave_out_unread_rows(function: FuncOp, decisions: Decisions) -> bool:
     changed = False
     analysis = AffineAnalysis()
     for op in list(walk(function)):
-        held = _recognise(op)
+        held = _recognise(op, analysis)
         if held is None:
             continue
         slices = _slices(held, analysis)
@@ -88,7 +93,7 @@ def _slices(held: _Held, analysis: AffineAnalysis) -> Slices:
     return slices_of(held.op.results[0], held.dim, left_out)
 
 
-def _recognise(op: Operation) -> _Held | None:
+def _recognise(op: Operation, analysis: AffineAnalysis) -> _Held | None:
     if not among([op], SelectOp, *_COMPARED) or element_type(op.results[0].type) == i1:
         return None
     shape = shape_of(op.results[0].type)
@@ -101,10 +106,23 @@ def _recognise(op: Operation) -> _Held | None:
         if not isinstance(test, CmpIOp) or not is_tile(condition) or plain not in test.operands:
             return None
         return _Held(op, plain, test.attr_values()["predicate"], test.lhs, test.rhs, dims[0])
-    plain, bound = op.operands
-    if not isinstance(op, RemSIOp) and isinstance(defining_op(plain), (SplatOp, ConstantOp)):
+    (plain, bound), begins_anew = op.operands, isinstance(op, RemSIOp)
+    if not begins_anew and isinstance(defining_op(plain), (SplatOp, ConstantOp)):
         plain, bound = bound, plain
-    return _Held(op, plain, _COMPARED[type(op)], plain, bound, dims[0])
+    multiple = _multiple(plain, bound, dims[0], analysis) if begins_anew else NOTHING
+    return _Held(op, plain, _COMPARED[type(op)], plain, bound, dims[0], multiple)
+
+
+def _multiple(plain: SSAValue, bound: SSAValue, dim: int, analysis: AffineAnalysis) -> Poly:
+    """What is a multiple of its bound in an index that is never negative, nor without that."""
+    place, by = (analysis.integer(value, _along(shape_of(value.type), dim)) for value in (plain, bound))
+    begin, divisor = expanded(place.constant), expanded(by.constant)
+    if place.residual or not by.uniform or [*divisor.terms.values()] != [1]:
+        return NOTHING
+    (factors,) = map(Counter, divisor.terms)
+    found = Poly({monomial: n for monomial, n in begin.terms.items() if factors and factors <= Counter(monomial)})
+    rest = [begin - found, *place.coords.values()]
+    return found if all(part.never_negative for part in (found, *rest)) else NOTHING
 
 
 def _unread(held: _Held, slices: Slices, analysis: AffineAnalysis) -> Answer[_Held]:
@@ -126,6 +144,7 @@ def _form(held: _Held, analysis: AffineAnalysis) -> Form | None:
     """The form in the rows' coordinate that is negative where the comparison holds."""
     index = _along(shape_of(held.plain.type), held.dim)
     small, large = (analysis.integer(value, index) for value in (held.left, held.right))
+    small = small.plus(Form(held.multiple), Poly.of(-1))
     if held.predicate in ("sgt", "sge"):
         small, large = large, small
     elif held.predicate not in ("slt", "sle"):
@@ -140,10 +159,13 @@ def _form(held: _Held, analysis: AffineAnalysis) -> Form | None:
 
 
 def _rewrite(held: _Held, slices: Slices) -> None:
-    keep = Builder(held.op).compare(held.predicate, held.left, held.right)
+    b, plain, left = Builder(held.op), held.plain, held.left
+    if held.multiple != NOTHING:
+        plain = left = b.sub(plain, Preheader(held.op, element_type(plain.type)).sum(held.multiple))
+    keep = b.compare(held.predicate, left, held.right)
     for load, dim in slices.loads.items():
         _mask(load, keep, dim)
-    replace(held.op, [held.plain])
+    replace(held.op, [plain])
 
 
 def _mask(load: LoadOp, keep: SSAValue, dim: int) -> None:

@@ -17,7 +17,7 @@ of how many rows and columns, half a block or less that is left at the end goes 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
@@ -47,6 +47,9 @@ from tilewright.backends.llvm.types import (
 Place = Literal["packed", "whole", "cut"]
 _PARAMS = (PTR, I64, PTR, I64, PTR, I64, I1, PTR, I64, I64)
 _ATTRS = "nounwind noinline"
+# Rows up to which each has a pointer: x86 has no registers for more, which strides from the first row need not.
+# Measured: one Zen 5 core, 500 products of 16x13x29, 97 ns each with 16 pointers, 87 with one.
+_POINTERS = 12
 _LATENCY = 8  # accumulators that two multiply-adds a cycle need; kernels with fewer have a set for each of some words
 
 
@@ -64,19 +67,29 @@ def emit_dot(module: Module, plan: DotPlan, place: Place, *, part: bool) -> str:
     row_blocks, rest = divmod(plan.m, plan.mr)
     few = few_rows(plan) if part else 0
     if row_blocks:
-        left = plan.mr // 2 if few else 0
-        blocks = _blocks(f, 9, row_blocks, plan.mr, left)
+        blocks = _blocks(f, 9, row_blocks, plan.mr, plan.mr - 1 if few else 0)
         with f.loop(0, blocks, unroll=False) as loop:
-            _row_block(f, plan, f.mul(loop.index, plan.mr), plan.mr, place)
+            _row_block(f, plan, f.mul(loop.index, plan.mr), plan.mr, place, exist=bool(few))
         if few:
-            end = f.intrinsic("smin", f.args[9], const(I64, row_blocks * plan.mr))
-            with f.loop(f.mul(blocks, plan.mr), end, few, unroll=False) as loop:
-                _row_block(f, plan, loop.index, few, place)
+            _few_rows(f, plan, f.mul(blocks, plan.mr), few, place)
     if rest:
         with _beyond(f, 9, row_blocks * plan.mr):
             _row_block(f, plan, const(I64, row_blocks * plan.mr), rest, place)
     f.ret()
     return name
+
+
+def _few_rows(f: Function, plan: DotPlan, first: V, few: int, place: Place) -> None:
+    """The rows behind whole blocks, `few` at a time, or half of that if no more are left."""
+    whole_blocks, half = const(I64, plan.m // plan.mr * plan.mr), few // 2
+    end = f.intrinsic("smax", f.intrinsic("smin", f.args[9], whole_blocks), first)
+    count = f.op("udiv", f.add(f.sub(end, first), few - 1 - half), const(I64, few))
+    rest = f.add(first, f.mul(count, few))
+    with f.loop(first, rest, few, unroll=False) as loop:
+        _row_block(f, plan, loop.index, few, place)
+    if half:
+        with f.if_(f.icmp("slt", rest, end)):
+            _row_block(f, plan, rest, half, place)
 
 
 def _blocks(f: Function, number: int, count: int, size: int, left: int = 0) -> V:
@@ -94,8 +107,8 @@ def _beyond(f: Function, number: int, start: int) -> AbstractContextManager[obje
     return nullcontext() if len(f.args) <= number else f.if_(f.icmp("sgt", f.args[number], const(I64, start)))
 
 
-def _row_block(f: Function, plan: DotPlan, row: V, mr: int, place: Place) -> None:
-    """All panels of the `mr` rows from `row`."""
+def _row_block(f: Function, plan: DotPlan, row: V, mr: int, place: Place, *, exist: bool = False) -> None:
+    """All panels of the `mr` rows from `row`; of a part of the tile, whether all of them `exist`."""
     acc, acc_stride, a, a_stride, b, b_stride, first, words, fresh, *part = f.args
     last = f.sub(f.sub(part[0], row), 1) if part else None
     c_row = f.gep(acc, f.mul(row, acc_stride))
@@ -111,7 +124,7 @@ def _row_block(f: Function, plan: DotPlan, row: V, mr: int, place: Place) -> Non
             b_panel, step = f.gep(b, f.mul(panel, plan.panel_columns * plan.word_bytes)), b_stride
             columns = f.sub(first, f.mul(panel, plan.panel_columns))
         c = f.gep(c_row, f.mul(panel, column_bytes))
-        kernel = _micro_kernel(f.module, plan, mr, nv, masked, place, part=bool(part))
+        kernel = _micro_kernel(f.module, plan, mr, nv, masked, place, part=bool(part), exist=exist or not part)
         end = (last, f.sub(part[1], f.mul(panel, plan.panel_columns))) if last is not None else ()
         f.call(kernel, VOID, (c, acc_stride, a_row, a_stride, b_panel, words, fresh, bias, step, columns, *end))
 
@@ -129,16 +142,18 @@ def _row_block(f: Function, plan: DotPlan, row: V, mr: int, place: Place) -> Non
             call(const(I64, plan.panels), plan.tail_vectors, plan.tail_columns > 0, plan.tail_vectors)
 
 
-def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool, place: Place, *, part: bool) -> str:
+def _micro_kernel(
+    module: Module, plan: DotPlan, mr: int, nv: int, masked: bool, place: Place, *, part: bool, exist: bool
+) -> str:
     """Define (once) the kernel of `mr` rows and `nv` vectors; gives its name.
 
-    That of a `part` has as its last parameters the number of the last row, which it reads in place of later ones, and
-    that of columns. With AVX-512 or SVE it writes nothing beyond them.
+    That of a `part` has as its last parameters the number of the last row, which it reads in place of later ones unless
+    all of them `exist`, and that of columns. With AVX-512 or SVE it writes nothing beyond them.
     """
     tail = plan.tail_columns if masked else 0
     kind = f"{plan.family}.{plan.operand}.{plan.acc}.{mr}x{nv}x{plan.lanes}"
     name = f"dot.micro.{kind}{f'.tail{tail}' if tail else ''}{'' if place == 'packed' else f'.{place}'}"
-    name += ".part" if part else ""
+    name += (".columns" if exist else ".part") if part else ""
     if module.has(name):
         return name
     f = module.function(name, VOID, (*_PARAMS, I64, I64) if part else _PARAMS, attrs=_ATTRS)
@@ -147,8 +162,9 @@ def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool,
     word_t, vector_bytes = word_type(plan), plan.lanes * plan.word_bytes
     if place == "packed" and not part:
         step = const(I64, nv * vector_bytes)
-    exist = _existing(f, plan, nv, tail, columns, place)
-    numbers = [f.intrinsic("smin", const(I64, i), end[0]) if part else const(I64, i) for i in range(mr)]
+    lanes_exist = _existing(f, plan, nv, tail, columns, place)
+    last = None if exist else end[0]
+    numbers = [const(I64, i) if last is None else f.intrinsic("smin", const(I64, i), last) for i in range(mr)]
     rows = [f.gep(a, f.mul(a_stride, number)) for number in numbers]
     accumulators = mmla.count_blocks(mr, nv) if plan.family == "mmla" else mr * nv
 
@@ -157,9 +173,12 @@ def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool,
         places = [f.gep(row, j * vector_bytes) for j in range(nv)]
         vectors = [
             f.load(word_t.vec(plan.lanes), at) if mask is None else f.masked_load(word_t.vec(plan.lanes), at, mask)
-            for at, mask in zip(places, exist, strict=True)
+            for at, mask in zip(places, lanes_exist, strict=True)
         ]
-        return _multiply_words(f, plan, sums, [f.gep(at, word, word_t) for at in rows], vectors)
+        at = [f.gep(place, word, word_t) for place in rows]
+        if exist and mr > _POINTERS and f.isa.is_x86:
+            at = [f.gep(at[0], f.mul(a_stride, i)) for i in range(mr)]
+        return _multiply_words(f, plan, sums, at, vectors)
 
     sums = _over_words(f, words, zero(acc_t), accumulators, multiplied)
     results = mmla.rows_of_blocks(f, sums, mr, nv) if plan.family == "mmla" else sums
@@ -171,13 +190,13 @@ def _micro_kernel(module: Module, plan: DotPlan, mr: int, nv: int, masked: bool,
     if tail:
         masks[-1] = const_vector(I1.vec(plan.lanes), [int(lane < tail) for lane in range(plan.lanes)])
     if not writes_parts(plan, f.isa):
-        end = []
+        last = None
     elif part:
         masks = [first_lanes(f, plan.lanes, f.sub(end[1], j * plan.lanes)) for j in range(nv)]
     f.if_else(
         fresh,
-        lambda: _store(f, results, masks, c, c_stride, end[:1], add=False),
-        lambda: _store(f, results, masks, c, c_stride, end[:1], add=True),
+        lambda: _store(f, results, masks, c, c_stride, last, add=False),
+        lambda: _store(f, results, masks, c, c_stride, last, add=True),
     )
     f.ret()
     return name
@@ -214,11 +233,11 @@ def first_lanes(f: Function, lanes: int, count: V) -> V:
     return f.icmp("slt", iota(I32.vec(lanes)), f.splat(f.cast("trunc", bounded, I32), lanes))
 
 
-def _store(f: Function, results: list[V], masks: list[V], c: V, c_stride: V, last: Sequence[V], *, add: bool) -> None:
+def _store(f: Function, results: list[V], masks: list[V], c: V, c_stride: V, last: V | None, *, add: bool) -> None:
     """Write the accumulators, as many for a row as there are masks, to C, or add them to it; up to a `last` row."""
     nv = len(masks)
     for i in range(len(results) // nv):
-        with f.if_(f.icmp("sge", last[0], i)) if last and i else nullcontext():
+        with f.if_(f.icmp("sge", last, i)) if last is not None and i else nullcontext():
             for j, mask in enumerate(masks):
                 value = results[i * nv + j]
                 at = f.gep(f.gep(c, f.mul(c_stride, i)), j * value.type.bytes)
