@@ -242,6 +242,46 @@ def spread(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
 
 
 @tilewright.jit
+def rest_behind(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Whole blocks without masks, and what is left of the row behind them."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN)
+    acc, whole = tl.zeros((BM, BN), tl.float32), N // BN * BN
+    for start in range(0, whole, BN):
+        v = tl.load(x + m[:, None] * N + start + n)
+        acc += v * v
+    v = tl.load(x + m[:, None] * N + whole + n, mask=whole + n < N, other=0.0)
+    acc += v * v
+    tl.store(out + m, tl.sum(acc, 1))
+
+
+@tilewright.jit
+def rest_overwritten(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """What is left of the row changes between the loop and the rest."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN)
+    acc, whole = tl.zeros((BM, BN), tl.float32), N // BN * BN
+    for start in range(0, whole, BN):
+        v = tl.load(x + m[:, None] * N + start + n)
+        acc += v * v
+    tl.store(x + m[:, None] * N + n, tl.zeros((BM, BN), tl.float32), mask=n < N)
+    v = tl.load(x + m[:, None] * N + whole + n, mask=whole + n < N, other=0.0)
+    acc += v * v
+    tl.store(out + m, tl.sum(acc, 1))
+
+
+@tilewright.jit
+def from_the_last_block(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Downwards from the block that the last element is in."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    acc, start = tl.zeros((BM,), tl.float32), (N - 1) // BN * BN
+    while start >= 0:
+        n = start + tl.arange(0, BN)
+        v = tl.load(x + m[:, None] * N + n, mask=n < N, other=0.0)
+        acc += tl.sum(v * v, 1)
+        start -= BN
+    tl.store(out + m, acc)
+
+
+@tilewright.jit
 def signs(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
     """Integers, of choices by what is loaded; nothing is masked, so all is counted."""
     m = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -306,6 +346,25 @@ def test_two_blocks_under_masks(N):
     x = numbers(N)
     out, _ = launched(two_blocks, x)
     np.testing.assert_allclose(out, (x * x).sum(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("N", [1, 63, 64, 65, 200, 1000])
+@pytest.mark.parametrize("kernel", [rest_behind, from_the_last_block], ids=lambda kernel: kernel.fn.__name__)
+def test_ends_anywhere(kernel, N):
+    """However the last block is written, the loop is that through all elements of a row."""
+    x = numbers(N)
+    out, found = launched(kernel, x)
+    np.testing.assert_allclose(out, (x * x).sum(1), rtol=1e-5)
+    assert N == 1 or [d.text for d in found] == ["16384 elements of a row at a time"]
+    assert N == 1 or "sum(j < arg3) " in kernel.warmup(x, out, *x.shape, BM, BN, grid=(2,)).asm["nest"]
+
+
+@pytest.mark.parametrize("N", [100, 200])
+def test_a_rest_that_is_overwritten_is_read_behind_it(N):
+    x, whole = numbers(N), N // BN * BN
+    out, _ = launched(rest_overwritten, x.copy())
+    rest = x[:, max(whole, BN) :]
+    np.testing.assert_allclose(out, (x[:, :whole] ** 2).sum(1) + (rest * rest).sum(1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("N", [128, 192, 1024])

@@ -59,7 +59,6 @@ class Rows:
 
     Args:
         along: of a row that lies side by side in memory.
-        longest: of a piece of one that is worth taking with others; longer ones stay as they are.
         across: of rows whose elements lie apart.
         depth: of factors of a dot.
         most: of a result up to which these are taken.
@@ -67,7 +66,6 @@ class Rows:
     """
 
     along: int
-    longest: int
     across: int
     depth: int
     most: int
@@ -159,7 +157,7 @@ def _one(raising: Raising, found: Reduction, rows: Rows, taken: Collection[SSAVa
             return No("it combines what is not loaded", found.root)
         values.append(answer.plan)
         terms.append(_term(found, piece, answer.plan))
-    no = _something_else(found, [leaf.load for value in values for leaf in value.leaves], taken)
+    no = _something_else(raising, found, values, taken)
     no = no or (None if found.loops else _made_twice(found, values))
     if no is not None:
         return no
@@ -169,19 +167,27 @@ def _one(raising: Raising, found: Reduction, rows: Rows, taken: Collection[SSAVa
     return _of_term(raising, found, one, values[-1], rows)
 
 
-def _something_else(found: Reduction, loads: Sequence[LoadOp], taken: Collection[SSAValue]) -> No | None:
+def _something_else(
+    raising: Raising, found: Reduction, values: Sequence[Computed], taken: Collection[SSAValue]
+) -> No | None:
     """What the loops do beside reductions that take these results of theirs; None if it is nothing."""
     for loop in found.loops:
         most = len([result for result in loop.results if result in taken])
         no = beside(loop, found.loops, "reductions", (ReduceOp,), most)
         if no is not None:
             return no
-    outside = found.outside
-    if found.loops and not all(any(is_inside(load, loop) for loop in outside) for load in loads):
-        return No("what it combines is not loaded in the loop")
-    early: Sequence[Operation] = outside or [load for load in loads if load.parent is found.root.parent]
-    if not early or (not found.loops and len(early) < len(loads)):
-        return No("what it combines is loaded elsewhere")
+    outside, iterations = found.outside, {raising.loops.of(loop).iteration for loop in found.outside}
+    behind = list[Operation]()  # loads of pieces that no loop combines
+    for piece, value in zip(found.pieces, values, strict=True):
+        loads = [leaf.load for leaf in value.leaves]
+        if not iterations.isdisjoint(piece.ranges):
+            if not all(any(is_inside(load, loop) for loop in outside) for load in loads):
+                return No("what it combines is not loaded in the loop")
+        elif all(load.parent is found.root.parent for load in loads):
+            behind += loads
+        else:
+            return No("what it combines is loaded elsewhere")
+    early = [*outside, *behind]
     written = first_write(min(early, key=found.root.parent.get_operation_index), found.place)  # type: ignore[union-attr]
     return None if written is None else No("memory may change between the loads", written)
 
@@ -328,7 +334,7 @@ def _width(found: Reduction, matrices: Sequence[Matrix], rows: Rows) -> Answer[i
     if is_one:
         (op,) = inner
         size = shape_of(op.operands[0].type)[property_int(op, "axis")]
-        if size > rows.longest if along else size <= rows.across:
+        if size >= min(rows.along, _most(found)) if along else size <= rows.across:
             return No("it is in normal form")
     if len(found.places) == 2:
         return Yes(rows.depth)

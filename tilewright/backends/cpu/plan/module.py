@@ -47,7 +47,6 @@ from tilewright.passes.sums_to_dots import raise_sums_to_dots
 
 _ROWS = Rows(
     along=tuning.LONG_ROW,
-    longest=tuning.LONGEST_PIECE,
     across=tuning.ROWS_ACROSS,
     depth=tuning.SUMMED_DEPTH,
     most=tuning.ELEMENTS_ACROSS,
