@@ -202,7 +202,10 @@ def begins_with(condition: Node, end: Poly) -> bool:
 
 
 def reaches(end: Poly, bound: Poly) -> bool:
-    """Whether a range ends no later than a bound, or has no elements: by * (number // by) is at most a number above 0."""
+    """Whether a range ends no later than a bound, or has no elements.
+
+    by * (number // by) is at most a number that is not negative.
+    """
     if always_nonnegative(bound - end):
         return True
     return any(always_nonnegative(bound - end + whole - number) for whole, number, _ in _quotients(end) if end is whole)

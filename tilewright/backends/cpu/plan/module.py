@@ -16,6 +16,7 @@ from tilewright.backends.cpu.plan.narrow_dots import narrow_dots
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
+from tilewright.backends.cpu.plan.reduction_order import order_reductions
 from tilewright.backends.cpu.plan.row_dots_to_sums import lower_row_dots_to_sums
 from tilewright.backends.cpu.plan.steps import FunctionPlan, render
 from tilewright.backends.cpu.plan.swap_operands import swap_dot_operands
@@ -79,6 +80,7 @@ def _rewrites(isa: CpuFeatures) -> tuple[tuple[tuple[type[Operation], ...], _Rew
         ((DivFOp,), divide_rows_once),
         ((CatOp,), lambda function, _: rewrite_ragged_cats(function)),
         ((LoadOp,), lambda function, _: add_places_once(function)),
+        ((ReduceOp,), order_reductions),
         ((ReduceOp,), unroll_reductions),
         ((StoreOp,), merge_interleaved_stores),
     )
