@@ -41,6 +41,7 @@ from tilewright.ops.shape import CatOp
 from tilewright.passes.address_sums import add_places_once
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.delinearize import delinearize_loops
+from tilewright.passes.fold_dots import fold_into_dots
 from tilewright.passes.if_conversion import convert_branches
 from tilewright.passes.induction_variables import rematerialize_carried
 from tilewright.passes.masks import choose_inside
@@ -65,7 +66,7 @@ def _rewrites(isa: CpuFeatures) -> tuple[tuple[tuple[type[Operation], ...], _Rew
         ((ForOp,), lambda function, _: rematerialize_carried(function)),
         ((ForOp,), unroll_short_loops),
         ((RemSIOp, MinSIOp, MaxSIOp, SelectOp), leave_out_unread_rows),
-        ((ReduceOp,), lambda function, _: raise_sums_to_dots(function, tuning.SUMMED_SIZE)),
+        ((ReduceOp,), lambda function, _: _raise_sums_to_dots(function)),
         ((ForOp, WhileOp), make_offsets_scalar),
         ((IfOp,), convert_branches),
         ((ForOp,), sink_prefetched_loads),
@@ -84,6 +85,11 @@ def _rewrites(isa: CpuFeatures) -> tuple[tuple[tuple[type[Operation], ...], _Rew
         ((ReduceOp,), unroll_reductions),
         ((StoreOp,), merge_interleaved_stores),
     )
+
+
+def _raise_sums_to_dots(function: FuncOp) -> bool:
+    """Rewrite sums that are dots, and add them to what they are added to."""
+    return raise_sums_to_dots(function, tuning.SUMMED_SIZE) and (fold_into_dots(function) or True)
 
 
 @dataclass(slots=True)
