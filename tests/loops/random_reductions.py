@@ -105,13 +105,15 @@ class _Kernel:
     def _element(self, depth: int) -> str:
         if depth == 0 or self.random.random() < 0.15:
             return self.random.choice(self.leaves)
-        kind = self.random.choice(("+", "-", "*", "*", "where", "where", "square", "exp", "abs", "half", "maximum"))
+        kind = self.random.choice(("+", "-", "*", "*", "where", "where", "square", "exp", "abs", "half", "maximum", "count"))
         one = self._element(depth - 1)
         if kind in "+-*":
             return f"({one} {kind} {self._element(depth - 1)})"
         if kind == "where":
             other = self.random.choice(("0.0", "0.0", "-1.5", "1.0", self._element(depth - 1)))
             return f"tl.where({self._condition()}, {one}, {other})"
+        if kind == "count":
+            return f"(({one} > 0) & {self._condition()}).to(tl.float32)"
         if kind == "half":
             return f"({one}).to(tl.float16).to(tl.float32)"
         forms = {

@@ -293,6 +293,34 @@ def signs(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
 
 
 @tilewright.jit
+def counts(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Truth values of what is loaded and of places, as numbers: what is masked by places alone need not be computed."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    many, other, few = tl.zeros((BM,), tl.int32), tl.zeros((BM,), tl.float32), tl.zeros((BM,), tl.int32)
+    for start in range(0, N, BN):
+        n = (start + tl.arange(0, BN))[None, :]
+        inside = (m < M)[:, None] & (n < N)
+        v = tl.load(x + m[:, None] * N + n, mask=inside)
+        many += tl.sum(((v > 0) & inside).to(tl.int32), 1)
+        other += tl.sum((inside & (v < 0.5)).to(tl.float32), 1)
+        few += tl.sum((tl.load(x + m[:, None] * N + n, mask=inside, other=2.0) > 1).to(tl.int32), 1)
+    tl.store(out + m, many.to(tl.float32) + 10000 * other + 0.25 * (few - (tl.cdiv(N, BN) * BN - N)))
+
+
+@tilewright.jit
+def branches_in_a_row(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """A sum that a branch would hand on, and nobody takes."""
+    for i in tl.static_range(BM):
+        m, acc = tl.program_id(0) * BM + i, tl.zeros((BN,), tl.float32)
+        if m < M:
+            for start in range(0, N, BN):
+                n = start + tl.arange(0, BN)
+                v = tl.load(x + m * N + n, mask=n < N, other=0.0)
+                acc += v * v
+            tl.store(out + m, tl.sum(acc, 0))
+
+
+@tilewright.jit
 def kept_exponentials(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
     """What is stored in its own shape is not computed again for a reduction of reductions."""
     m, n = tl.program_id(0) * BM + tl.arange(0, BM)[:, None, None], tl.arange(0, 64)[None, None, :]
@@ -394,6 +422,22 @@ def test_computed_elements(N):
     out, found = launched(spread, x)
     np.testing.assert_allclose(out, x.min(1), rtol=1e-3, atol=N * 1e-5)
     assert N == 1 or [d.taken for d in found] == [True, True]  # else there is no loop
+
+
+@pytest.mark.parametrize("N", [63, 64, 200, 1000])
+def test_counts(N):
+    x = numbers(N)
+    out, found = launched(counts, x)
+    expected = (x > 0).sum(1) + 10000 * (x < 0.5).sum(1) + 0.25 * (x > 1).sum(1)
+    np.testing.assert_allclose(out, expected)
+    assert [d.taken for d in found] == [True]
+
+
+def test_branches_hand_on_nothing_that_nobody_takes():
+    x = numbers(200)
+    out, found = launched(branches_in_a_row, x)
+    np.testing.assert_allclose(out, (x * x).sum(1), rtol=1e-5)
+    assert {d.text for d in found} == {"16384 elements of a row at a time"}
 
 
 def test_choices_and_what_is_kept():

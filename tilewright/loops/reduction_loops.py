@@ -47,6 +47,7 @@ from tilewright.ops.elementwise import AddFOp, AddIOp, MulFOp, MulIOp, NegFOp, S
 from tilewright.ops.memory import LoadOp
 from tilewright.ops.reduce import ReduceOp
 from tilewright.passes.building import Builder
+from tilewright.passes.canonicalize import evaluated
 from tilewright.passes.cse import eliminate_common_subexpressions
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.placed_loads import first_write
@@ -216,9 +217,27 @@ _SOME, _SUMMED, _FACTORS = 0, 1, 2  # what becomes of it where elements are mask
 
 def _nothing(found: Reduction, value: Computed) -> int:
     """Whether nothing is added where one element of memory is masked (_FACTORS), or where all are (_SUMMED)."""
-    if found.combine in (AddFOp, AddIOp):
-        return _zero(value)
-    return _FACTORS if value.is_load and value.leaves[0].other == found.neutral else _SOME
+    known = _zero(value) if found.combine in (AddFOp, AddIOp) else _SOME
+    if _masked(value) == found.neutral:
+        known = max(known, _FACTORS if len(value.leaves) == 1 else _SUMMED)
+    return known
+
+
+def _masked(computed: Computed) -> float | None:
+    """What is combined where all elements of memory are masked; None if that is no known number."""
+    numbers = {(leaf.value, leaf.index): float(leaf.other) for leaf in computed.leaves}
+    for value, index in computed.places:
+        op, number = defining_op(value), constant_of(value)
+        if (value, index) in numbers or value in computed.kept or op is None:
+            continue
+        parts = VIEWS[type(op)](op, value, index) if type(op) in VIEWS else [(v, index) for v in op.operands]
+        known = [numbers.get((part, at if is_tile(part) else ())) for part, at in parts]
+        if number is None and None not in known:
+            number = evaluated(op, [n for n in known if n is not None])
+        if number is not None:
+            numbers[value, index] = number
+    factors = [numbers.get(factor) for factor in computed.factors]
+    return None if None in factors else math.prod(n for n in factors if n is not None)
 
 
 def _zero(computed: Computed) -> int:

@@ -25,7 +25,7 @@ from tilewright.ops.constant import ConstantOp
 from tilewright.ops.control import ForOp, IfOp
 from tilewright.ops.folds import Number
 from tilewright.ops.shape import UnsplatOp
-from tilewright.ops.spec import REGISTRY, Call, OpSpec, spec_of
+from tilewright.ops.spec import REGISTRY, Call, spec_of
 from tilewright.passes.building import Builder
 from tilewright.passes.rewriting import erase, replace, take_out_invariants
 
@@ -65,7 +65,7 @@ def _simplify(op: Operation) -> bool:
     known = [constant_of(operand) for operand in operands_of(op)]
     found: SSAValue | Number | None = None
     if known and None not in known:
-        found = _evaluate(op, spec, [n for n in known if n is not None])
+        found = evaluated(op, [n for n in known if n is not None])
     if found is None and spec.fold is not None:
         found = spec.fold(op, known)
     if found is None:
@@ -78,9 +78,9 @@ def _constant_before(op: Operation, number: Number) -> SSAValue:
     return Builder(op).number(number, op.results[0].type)
 
 
-def _evaluate(op: Operation, spec: OpSpec, known: Sequence[Number]) -> Number | None:
-    """The value of an op on constants, computed on single elements by its reference."""
-    element = element_type(op.results[0].type)
+def evaluated(op: Operation, known: Sequence[Number]) -> Number | None:
+    """The value of an op on constants, computed on single elements by its reference; None of one that has no value."""
+    spec, element = spec_of(op), element_type(op.results[0].type)
     if not (is_integer(element) or is_float(element)) or not isinstance(op, TileOp):
         return None
     if is_view(op) or isinstance(op, UnsplatOp):

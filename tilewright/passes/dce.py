@@ -1,19 +1,19 @@
 """Dead code elimination: erase operations whose results nobody uses and that change nothing.
 
 Effects are asked of the operation (its traits), never decided by its class. Loop-carried
-values are dropped when they only feed themselves and nobody reads the result.
+values are dropped when they only feed themselves and nobody reads the result, results of branches when nobody does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator, MemoryEffectKind, RecursiveMemoryEffect
 
 from tilewright.ir.effect_traits import effects
-from tilewright.ops.control import ForOp
-from tilewright.passes.rewriting import erase, loop_carrying
+from tilewright.ops.control import ForOp, IfOp, YieldOp
+from tilewright.passes.rewriting import erase, insert_before, loop_carrying
 
 
 def is_removable(op: Operation) -> bool:
@@ -62,6 +62,8 @@ def _sweep(block: Block, known: EffectCache) -> bool:
         elif op.regions:
             if isinstance(op, ForOp):
                 changed |= _drop_dead_carried(op)
+            elif isinstance(op, IfOp) and any(result.first_use is None for result in op.results):
+                op, changed = _without_dead_results(op), True
             changed |= _sweep_inside(op, known)
         op = before
     return changed
@@ -90,6 +92,30 @@ def _drop_dead_carried(loop: ForOp) -> bool:
         return False
     _rebuild_without(loop, dead)
     return True
+
+
+def _without_dead_results(branch: IfOp) -> IfOp:
+    """A branch in the place of one some of whose results nobody reads, without these."""
+    kept = [n for n, result in enumerate(branch.results) if result.first_use is not None]
+    for region in branch.regions:
+        end = region.block.last_op
+        assert end is not None
+        end.operands = [end.operands[n] for n in kept]
+    regions = [branch.detach_region(0), branch.detach_region(0)]
+    if isinstance(regions[1].block.first_op, YieldOp) and not kept:
+        regions[1] = Region()
+    made = IfOp.create(
+        operands=[branch.cond],
+        result_types=[branch.results[n].type for n in kept],
+        properties=dict(branch.properties),
+        attributes=dict(branch.attributes),
+        regions=regions,
+    )
+    insert_before(made, branch)
+    for n, result in zip(kept, made.results, strict=True):
+        branch.results[n].replace_all_uses_with(result)
+    erase(branch)
+    return made
 
 
 def _rebuild_without(loop: ForOp, dead: Sequence[int]) -> None:

@@ -33,7 +33,7 @@ from tilewright.loops.scaled_sums import take_numbers_out_of_sums
 from tilewright.loops.sink_prefetched_loads import sink_prefetched_loads
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.elementwise import DivFOp, MaxSIOp, MinSIOp, OrIOp, RemSIOp, SelectOp
+from tilewright.ops.elementwise import AndIOp, DivFOp, MaxSIOp, MinSIOp, OrIOp, RemSIOp, SelectOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.reduce import ReduceOp
@@ -44,7 +44,7 @@ from tilewright.passes.delinearize import delinearize_loops
 from tilewright.passes.fold_dots import fold_into_dots
 from tilewright.passes.if_conversion import convert_branches
 from tilewright.passes.induction_variables import rematerialize_carried
-from tilewright.passes.masks import choose_inside
+from tilewright.passes.masks import choose_inside, count_inside
 from tilewright.passes.sums_to_dots import raise_sums_to_dots
 
 _ROWS = Rows(
@@ -62,6 +62,7 @@ def _rewrites(isa: CpuFeatures) -> tuple[tuple[tuple[type[Operation], ...], _Rew
     """The table of contents: what is rewritten, in this order, where there are operations of which classes."""
     return (
         ((OrIOp,), lambda function, _: choose_inside(function)),
+        ((AndIOp,), lambda function, _: count_inside(function)),
         ((ForOp,), delinearize_loops),
         ((ForOp,), lambda function, _: rematerialize_carried(function)),
         ((ForOp,), unroll_short_loops),
