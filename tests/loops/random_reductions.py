@@ -105,7 +105,8 @@ class _Kernel:
     def _element(self, depth: int) -> str:
         if depth == 0 or self.random.random() < 0.15:
             return self.random.choice(self.leaves)
-        kind = self.random.choice(("+", "-", "*", "*", "where", "where", "square", "exp", "abs", "half", "maximum", "count"))
+        kinds = ("+", "-", "*", "*", "where", "where", "square", "exp", "abs", "half", "maximum", "count")
+        kind = self.random.choice(kinds)
         one = self._element(depth - 1)
         if kind in "+-*":
             return f"({one} {kind} {self._element(depth - 1)})"

@@ -31,19 +31,19 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import defining_op, result_number
-from tilewright.ir.walk import every
+from tilewright.ir.walk import among, every
 from tilewright.loops.arithmetic import conjunction
 from tilewright.loops.blocks import Blocks, beside
 from tilewright.loops.lowering import Matrix, Scalars
 from tilewright.loops.nest import ZERO, Index, Load, Node, Opaque, Poly, as_element, is_apart, range_of
 from tilewright.loops.operands import Computed, Leaf, Operands, choice, load_of, loads_of, shared_choice
-from tilewright.loops.products import Term, fingerprint
+from tilewright.loops.products import SUMS, Term, fingerprint
 from tilewright.loops.raising import Raising
 from tilewright.loops.subjects import DOT_LOOPS
 from tilewright.loops.terms import collected
 from tilewright.ops.control import ForOp, FuncOp, YieldOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.elementwise import AddFOp, AddIOp
+from tilewright.ops.elementwise import AddFOp
 from tilewright.passes.dce import eliminate_dead_code
 from tilewright.passes.placed_loads import first_write
 from tilewright.passes.rewriting import insert_before
@@ -165,7 +165,7 @@ def _added_to(value: SSAValue) -> SSAValue | None:
     op, loop = use.operation, use.operation.parent_op()
     if isinstance(op, DotOp):
         return op.d if op.c is value else None
-    if isinstance(op, (AddFOp, AddIOp)):
+    if isinstance(op, SUMS):
         return op.results[0]
     if isinstance(op, ForOp):
         return op.results[use.index - 3] if use.index > 2 else None
@@ -190,7 +190,7 @@ def _begins(value: SSAValue, loops: tuple[ForOp, ...], found: DotSum) -> SSAValu
                 return value
             found.dots[:], found.is_in_parts = inner.dots, found.is_in_parts or inner.is_in_parts
             value = op.iter_args[number]
-        elif isinstance(op, (AddFOp, AddIOp)):
+        elif isinstance(op, SUMS):
             rest = _rest_of(op, loops, found)
             if rest is None:
                 return value
@@ -203,9 +203,10 @@ def _begins(value: SSAValue, loops: tuple[ForOp, ...], found: DotSum) -> SSAValu
 def _rest_of(op: Operation, loops: tuple[ForOp, ...], found: DotSum) -> SSAValue | None:
     """The side of a sum that goes on where the other one is a loop of dots from zero on, which are taken in."""
     for part, rest in (op.operands[::-1], op.operands):
-        goes_on = isinstance(rest, BlockArgument) or isinstance(defining_op(rest), (AddFOp, AddIOp, DotOp, ForOp))
+        before = defining_op(rest)
+        goes_on = isinstance(rest, BlockArgument) or isinstance(before, SUMS) or among([before], DotOp, ForOp)
         inner = DotSum(found.result, found.first, list(found.dots))
-        if isinstance(defining_op(part), ForOp) and goes_on and constant_of(_begins(part, loops, inner)) == 0:
+        if among([defining_op(part)], ForOp) and goes_on and constant_of(_begins(part, loops, inner)) == 0:
             found.dots[:], found.is_in_parts = inner.dots, True
             return rest
     return None

@@ -12,7 +12,8 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator, MemoryEffectKind, RecursiveMemoryEffect
 
 from tilewright.ir.effect_traits import effects
-from tilewright.ops.control import ForOp, IfOp, YieldOp
+from tilewright.ir.walk import among
+from tilewright.ops.control import ForOp, IfOp
 from tilewright.passes.rewriting import erase, insert_before, loop_carrying
 
 
@@ -62,8 +63,9 @@ def _sweep(block: Block, known: EffectCache) -> bool:
         elif op.regions:
             if isinstance(op, ForOp):
                 changed |= _drop_dead_carried(op)
-            elif isinstance(op, IfOp) and any(result.first_use is None for result in op.results):
-                op, changed = _without_dead_results(op), True
+            for branch in among([op], IfOp):
+                op = _without_dead_results(branch)
+                changed |= op is not branch
             changed |= _sweep_inside(op, known)
         op = before
     return changed
@@ -95,14 +97,16 @@ def _drop_dead_carried(loop: ForOp) -> bool:
 
 
 def _without_dead_results(branch: IfOp) -> IfOp:
-    """A branch in the place of one some of whose results nobody reads, without these."""
+    """A branch without the results that nobody reads, in the place of one that has some."""
     kept = [n for n, result in enumerate(branch.results) if result.first_use is not None]
+    if len(kept) == len(branch.results):
+        return branch
     for region in branch.regions:
         end = region.block.last_op
         assert end is not None
         end.operands = [end.operands[n] for n in kept]
     regions = [branch.detach_region(0), branch.detach_region(0)]
-    if isinstance(regions[1].block.first_op, YieldOp) and not kept:
+    if not kept and regions[1].block.first_op is regions[1].block.last_op:
         regions[1] = Region()
     made = IfOp.create(
         operands=[branch.cond],

@@ -20,15 +20,15 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
 from tilewright.base.order import reached
+from tilewright.ir.effect_traits import effects
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import element_type, i1
 from tilewright.ir.values import defining_op, operands_of
-from tilewright.ir.walk import every, walk
+from tilewright.ir.walk import among, every, walk
 from tilewright.ops.casts import ExtSIOp, ExtUIOp, UIToFPOp
 from tilewright.ops.constant import ConstantOp
 from tilewright.ops.elementwise import AndIOp, CmpIOp, MulIOp, OrIOp, SelectOp, XOrIOp
 from tilewright.ops.elementwise_base import CompareOp
-from tilewright.ops.memory import LoadOp
 from tilewright.passes.building import Builder
 from tilewright.passes.rewriting import replace
 
@@ -72,7 +72,7 @@ def count_inside(root: Operation) -> bool:
     ``extui (and %loaded, %mask)`` is ``select %mask, (extui %loaded), 0`` for a mask that is made of places alone.
     """
     changed = False
-    for op in [op for op in walk(root) if isinstance(op, (ExtUIOp, ExtSIOp, UIToFPOp))]:
+    for op in [*among(walk(root), ExtUIOp, ExtSIOp), *among(walk(root), UIToFPOp)]:
         parts = _conjuncts(op.operands[0])
         masks = [part for part in parts if not _is_of_memory(part)] if len(parts) > 1 else []
         others = [part for part in parts if part not in masks]
@@ -88,8 +88,12 @@ def _conjuncts(value: SSAValue) -> list[SSAValue]:
     """The truth values that one joins by `and`; none of what is no truth value."""
     if element_type(value.type) != i1:
         return []
-    found = reached([value], lambda v: v.owner.operands if isinstance(v.owner, AndIOp) else ())
-    return [part for part in found if not isinstance(part.owner, AndIOp)]
+    return [part for part in reached([value], _sides) if not _sides(part)]
+
+
+def _sides(value: SSAValue) -> Sequence[SSAValue]:
+    """The operands of a conjunction."""
+    return [side for op in among([defining_op(value)], AndIOp) for side in op.operands]
 
 
 def _is_of_memory(value: SSAValue) -> bool:
@@ -100,7 +104,7 @@ def _is_of_memory(value: SSAValue) -> bool:
         return operands_of(op) if op is not None and not op.regions else ()
 
     ops = [defining_op(v) for v in reached([value], made_of)]
-    return any(op is not None and (op.regions or isinstance(op, LoadOp)) for op in ops)
+    return any(op is not None and (op.regions or effects(op)) for op in ops)
 
 
 def _number(value: SSAValue) -> int | None:

@@ -1,4 +1,4 @@
-"""The order of reductions over several dims: the dim along memory comes last, and the others do not wait for a loop's end.
+"""The order of reductions over several dims: that along memory comes last, and the others are reduced in loops.
 
     tt.reduce (axis = 1) (tt.reduce (axis = 2) %x[4, 8, 64])    ->    tt.reduce (axis = 1) (tt.reduce (axis = 1) %x)
     tt.reduce (axis = 0) (tt.reshape %x[8, 64] : 512)           ->    tt.reduce (axis = 0) (tt.reduce (axis = 0) %x)
@@ -28,7 +28,7 @@ from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import bit_width, element_type, pointee_bytes, shape_of
 from tilewright.ir.values import defining_op, is_tile, property_int, result_number
-from tilewright.ir.walk import every
+from tilewright.ir.walk import among, every
 from tilewright.ops.control import ForOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, is_volatile
@@ -88,7 +88,7 @@ def order_reductions(function: FuncOp, decisions: Decisions) -> bool:
 def _is_reduced(op: ReduceOp) -> bool:
     """Whether a reduction is a part of a chain that ends elsewhere."""
     users = [use.operation for use in op.results[0].uses]
-    return len(users) == 1 and isinstance(users[0], ReduceOp) and _body(users[0]) is not None
+    return len(users) == 1 and any(_body(user) is not None for user in among(users, ReduceOp))
 
 
 def _body(op: ReduceOp) -> Operation | None:
@@ -104,17 +104,18 @@ def _chain(root: ReduceOp) -> _Chain | None:
     if body is None:
         return None
     ops, value = [root], root.operands[0]
-    while isinstance(op := defining_op(value), ReduceOp) and value.has_one_use() and _is_same(_body(op), body):
-        ops.append(op)
-        value = op.operands[0]
+    while inner := [op for op in among([defining_op(value)], ReduceOp) if value.has_one_use()]:
+        if not _is_same(_body(inner[0]), body):
+            break
+        ops += inner
+        value = inner[0].operands[0]
     left = list(range(len(shape_of(value.type))))  # dims of the tile that are still there
     dims = [left.pop(property_int(op, "axis")) for op in reversed(ops)]
-    source = defining_op(value)
-    if isinstance(source, ReshapeOp) and value.has_one_use():
-        groups = _groups(shape_of(source.operands[0].type), shape_of(value.type))
+    for view in among([defining_op(value)], ReshapeOp):
+        groups = _groups(shape_of(view.operands[0].type), shape_of(value.type)) if value.has_one_use() else None
         if groups is not None:
             spread = [dim for d in dims for dim in groups[d]]
-            return _Chain(root, source.operands[0], body, spread, len(spread) > len(dims))
+            return _Chain(root, view.operands[0], body, spread, len(spread) > len(dims))
     return _Chain(root, value, body, dims, False)
 
 
@@ -138,9 +139,10 @@ def _groups(source: Sequence[int], shape: Sequence[int]) -> list[list[int]] | No
 
 def _loop(chain: _Chain) -> ForOp | None:
     """The loop that adds up the tile and nothing else reads it, if there is one."""
-    loop = defining_op(chain.tile)
-    if not isinstance(loop, ForOp) or not chain.tile.has_one_use():
+    loops = among([defining_op(chain.tile)], ForOp) if chain.tile.has_one_use() else []
+    if not loops:
         return None
+    (loop,) = loops
     number = result_number(chain.tile)
     argument, given = loop.carried[number], defining_op(loop.yielded[number])
     neutral = spec_of(chain.body).monoid
@@ -187,7 +189,7 @@ def _along(tile: SSAValue, is_flat: bool, analysis: AffineAnalysis) -> Answer[in
         if maker is None or not is_lazy(maker) or is_volatile(maker):
             return No("it needs a tile as a whole", maker)
         parts = operand_indices(*key)
-        if isinstance(maker, LoadOp):
+        if among([maker], LoadOp):
             strides = _strides(*parts[0], analysis)
             if strides is None:
                 return No("what it loads lies apart", maker)
