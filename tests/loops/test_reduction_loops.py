@@ -308,6 +308,22 @@ def counts(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
 
 
 @tilewright.jit
+def masked_at_the_end(x, v, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Elements behind the end that are no nothing: exp(-inf - v), exp(3 - v), and 7."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    less, total, most = tl.load(v + m), tl.zeros((BM,), tl.float32), tl.zeros((BM,), tl.float32)
+    count = tl.zeros((BM,), tl.int32)
+    for start in range(0, N, BN):
+        at, inside = x + m[:, None] * N + start + tl.arange(0, BN), start + tl.arange(0, BN) < N
+        total += tl.sum(tl.exp(tl.load(at, inside, -float("inf")) - less[:, None]), 1)
+        most = tl.maximum(most, tl.max(tl.exp(tl.load(at, inside, 3.0) - less[:, None]), 1))
+        count += tl.sum(tl.where(tl.load(at, inside, 9.0) > 5, 7, 1), 1)
+    tl.store(out + m, total)
+    tl.store(out + M + m, most)
+    tl.store(out + 2 * M + m, count.to(tl.float32))
+
+
+@tilewright.jit
 def branches_in_a_row(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
     """A sum that a branch would hand on, and nobody takes."""
     for i in tl.static_range(BM):
@@ -431,6 +447,23 @@ def test_counts(N):
     expected = (x > 0).sum(1) + 10000 * (x < 0.5).sum(1) + 0.25 * (x > 1).sum(1)
     np.testing.assert_allclose(out, expected)
     assert [d.taken for d in found] == [True]
+
+
+@pytest.mark.parametrize("N", [1, 63, 64, 65, 1000, 1024])
+def test_masked_elements_at_the_end_count_as_often_as_there_are_some(N):
+    """A row less minus infinity is infinite, and no number if an element of minus infinity is among it."""
+    x, v, out = np.minimum(numbers(N), 2), np.linspace(-1, 1, 16, dtype=np.float32), np.zeros((3, 16), np.float32)
+    v[3] = -np.inf
+    compiled = masked_at_the_end[(2,)](x, v, out, 16, N, BM, BN)
+    rest = -N % BN
+    with np.errstate(invalid="ignore"):
+        padded = [np.pad(x, ((0, 0), (0, rest)), constant_values=other) for other in (-np.inf, 3.0)]
+        total, most = (np.exp(each - v[:, None]) for each in padded)
+    np.testing.assert_allclose(out[0], total.sum(1), rtol=1e-4)
+    np.testing.assert_allclose(out[1], most.max(1), rtol=1e-5)
+    np.testing.assert_array_equal(out[2], np.full(16, N + 7 * rest))
+    found = {d.taken for d in compiled.decisions if d.subject == REDUCTION_LOOPS.name}
+    assert N <= BN or found == {True}
 
 
 def test_branches_hand_on_nothing_that_nobody_takes():

@@ -33,6 +33,7 @@ from tilewright.ir.walk import ancestors, walk
 from tilewright.loops.arithmetic import conjunction
 from tilewright.loops.blocks import Blocks, beside
 from tilewright.loops.lowering import Matrix, Scalars
+from tilewright.loops.masked_rests import with_rest, without_rest
 from tilewright.loops.nest import ZERO, Index, Load, Node, Opaque, Poly, as_element, is_apart
 from tilewright.loops.operands import FINITE, Computed, Elements, choice, shared_choice
 from tilewright.loops.products import Term, fingerprint
@@ -86,6 +87,7 @@ class _Normal:
         row: which of the factors is one row that all rows of the other are multiplied by; None for others.
         range: that is gone along, as the nest says it.
         blocks: of it, what an iteration reduces.
+        rest: how many elements behind it are masked, and not nothing for all that is known; None for no matter.
     """
 
     found: Reduction
@@ -96,6 +98,7 @@ class _Normal:
     row: int | None
     range: Poly
     blocks: Blocks
+    rest: affine.Poly | None = None
 
     @property
     def is_dot(self) -> bool:
@@ -266,12 +269,15 @@ _DIFFERENCES = (AddFOp, SubFOp, AddIOp, SubIOp)
 
 def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, rows: Rows) -> Answer[_Normal]:
     """The loop that a term is."""
+    scalars, size = Scalars(raising, found.place), min(shape_of(found.kind), default=1)
+    nothing, rest = _nothing(found, value), None
+    ended = without_rest(found, term) if nothing == _SOME else None
+    if ended is not None and (rest := scalars.poly(ended[1])) is not None:
+        term = ended[0]
     (r,), (factor,) = term.ranges, term.factors
     assert isinstance(factor, Opaque)
-    scalars, size = Scalars(raising, found.place), min(shape_of(found.kind), default=1)
     if scalars.poly(r.extent) is None:
         return No("the number of its elements is not known before it", found.root)
-    nothing = _nothing(found, value)
     parts = _factors(raising, found, value) if nothing == _FACTORS else []
     if len(found.places) > 2 or (len(found.places) == 2 and (size < rows.matrix or not parts)):
         return No("its result has several dims, and is no dot", found.root)
@@ -305,7 +311,7 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
         matrix.shape = (rows_, width) if matrix.along else (width, columns)
         matrix.kind = tile_type(matrix.shape, element_type(matrix.kind))
     mask = None if blocks.limit is None and not term.condition.parts else known[len(matrices) :]
-    normal = _Normal(found, value, parts, matrices, mask[0] if mask else None, row, r.extent, blocks)
+    normal = _Normal(found, value, parts, matrices, mask[0] if mask else None, row, r.extent, blocks, rest)
     return Yes(normal)
 
 
@@ -407,7 +413,10 @@ def _write(normals: Sequence[_Normal]) -> None:
         pairs = zip(normals, carried, strict=True)
         end.operands = [_combined(n, at, blocks.limit, arg, end, tiles) for n, arg in pairs]
         totals = list(loop.results)
-    for found, total in zip([normal.found for normal in normals], totals, strict=True):
+    for normal, total in zip(normals, totals, strict=True):
+        found = normal.found
+        if normal.rest is not None:
+            total = with_rest(found, normal.value, normal.rest, total, place)
         total = b.viewed(total, found.result.type)
         if isinstance(found.root, ReduceOp):
             replace(found.root, [total])
