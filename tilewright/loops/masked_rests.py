@@ -12,7 +12,7 @@ from __future__ import annotations
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis import affine
-from tilewright.ir.types import element_type, i64, is_integer, shape_of, tile_type
+from tilewright.ir.types import bit_width, element_type, i64, is_integer, shape_of, tile_type
 from tilewright.loops.arithmetic import at_least_zero, covers
 from tilewright.loops.nest import ALWAYS, ONE, Below, Opaque, Poly, Range, as_element, ranges_of
 from tilewright.loops.operands import Computed, choice
@@ -36,7 +36,8 @@ def without_rest(found: Reduction, term: Term) -> tuple[Term, Poly] | None:
         None if loads have no such bound, the range may end before it, or many of an element are no simple thing.
     """
     (r,), (factor,) = term.ranges, term.factors
-    simple = found.combine in (AddFOp, AddIOp) or found.monoid.idempotent
+    counts = found.combine in (AddFOp, AddIOp) and bit_width(element_type(found.kind)) >= 32  # f16 ends at 65504
+    simple = counts or found.monoid.idempotent
     if term.condition is not ALWAYS or not isinstance(factor, Opaque) or not simple:
         return None
     masks = [choice(as_element(node))[0].parts for node in factor.operands]

@@ -53,6 +53,21 @@ def largest(x, out, P, Q, BB: tl.constexpr, BP: tl.constexpr, BQ: tl.constexpr):
 
 
 @tilewright.jit
+def planes_as_rows(x, out, P, Q, BB: tl.constexpr, BP: tl.constexpr, BQ: tl.constexpr, CARRIED: tl.constexpr):
+    """Two dims of the result are one in the view that is reduced, as are two that are reduced."""
+    b, p = tl.arange(0, 2)[:, None, None, None], tl.arange(0, BB // 2)[None, :, None, None]
+    q, r = tl.arange(0, BP)[None, None, :, None], tl.arange(0, BQ)[None, None, None, :]
+    v = tl.load(x + (b * (BB // 2) + p) * (P * Q) + q * Q + r, mask=(q < P) & (r < Q), other=0.0)
+    if CARRIED:
+        acc = tl.zeros_like(v)
+        for first in range(0, P, BP):
+            at = x + (b * (BB // 2) + p) * (P * Q) + (first + q) * Q + r
+            acc += tl.load(at, mask=(first + q < P) & (r < Q), other=0.0)
+        v = acc
+    tl.store(out + tl.arange(0, BB), tl.sum(tl.reshape(v, (BB, BP * BQ)), 1))
+
+
+@tilewright.jit
 def wanted_between(x, out, P, Q, BB: tl.constexpr, BP: tl.constexpr, BQ: tl.constexpr):
     """Sums of rows that are stored, too: they stay as they are."""
     rows, b = tl.sum(block(x, 0, P, Q, BB, BP, BQ), 2), tl.program_id(0) * BB + tl.arange(0, BB)
@@ -113,6 +128,14 @@ def test_others_stay_as_they_are(kernel, shape, planes):
     out, taken = launched(kernel, x.copy(), planes)
     np.testing.assert_allclose(out, x.sum((1, 2)), rtol=1e-4, atol=1e-4)
     assert not any(taken)
+
+
+@pytest.mark.parametrize("rows, carried", [(16, False), (4, True)])
+def test_dims_of_the_result_may_be_one(rows, carried):
+    x, out = numbers(B, P, Q), np.zeros(B, np.float32)
+    compiled = planes_as_rows[(1,)](x, out, P, Q, B, rows, 64, carried)
+    np.testing.assert_allclose(out, x.sum((1, 2)), rtol=1e-4, atol=1e-4)
+    assert [d.taken for d in compiled.decisions if d.subject == REDUCTION_ORDER.name] == [True]
 
 
 def test_memory_along_the_dim_that_stays():

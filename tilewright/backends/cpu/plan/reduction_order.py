@@ -228,8 +228,10 @@ def _is_run(strides: dict[int, int | None], shape: Sequence[int], size: int) -> 
 
 
 def _rewrite(chain: _Chain, loop: ForOp | None, order: _Order) -> None:
+    kind, b = chain.root.results[0].type, Builder(chain.root)
     if loop is None:
-        replace(chain.root, [_reduced(chain, chain.tile, [*order.first, *order.last], chain.root)])
+        made = _reduced(chain, chain.tile, [*order.first, *order.last], chain.root)
+        replace(chain.root, [b.viewed(made, kind)])
         return
     number, tile = result_number(chain.tile), _added(loop, chain)
     combined = defining_op(loop.yielded[number])
@@ -240,7 +242,7 @@ def _rewrite(chain: _Chain, loop: ForOp | None, order: _Order) -> None:
     for value in (loop.carried[number], combined.results[0], chain.tile):
         retype(value, part.type)
     last = [dim - len([other for other in order.first if other < dim]) for dim in order.last]
-    replace(chain.root, [_reduced(chain, chain.tile, last, chain.root)])
+    replace(chain.root, [b.viewed(_reduced(chain, chain.tile, last, chain.root), kind)])
 
 
 def _reduced(chain: _Chain, tile: SSAValue, dims: Sequence[int], anchor: Operation) -> SSAValue:
