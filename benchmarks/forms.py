@@ -25,7 +25,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import forms_of_strangers, report
+from benchmarks import foreign_forms, forms_of_strangers, report
 from benchmarks.form_family import Family, Function, elsewhere_in_pages, kernels_of, launch, launched
 from benchmarks.peers import Launch
 from tests.decisions import further, generated, others
@@ -404,6 +404,7 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     yield partial(forms_of_strangers.magnitudes_held_out, 2048 * scale, 1000, device)
     yield partial(forms_of_strangers.neighbours_held_out, 1024 * scale, 1000, device)
     yield partial(forms_of_strangers.running_held_out, 1024 * scale, 1024, device)
+    yield from foreign_forms.families(device, 8 if cuda else 1)
     if cuda:
         yield from _as_compilers_write(device)
 

@@ -68,6 +68,8 @@ class _Kernel:
             element = f"e{at}" if whole else f"tl.{what}(e{at}, {axis})"
             inside.append(self._combined(f"acc{at}", what, element))
         lines += [f"    {line}" for line in inside]
+        if self.random.random() < 0.25:  # what is left of the row, or something else, behind the loop
+            lines += ["n = N // BN * BN + tl.arange(0, BN)", *inside]
         for at, (what, whole) in enumerate(zip(how, carried, strict=True)):
             total = f"tl.{what}(acc{at}, {axis})" if whole else f"acc{at}"
             lines.append(f"tl.store(out + {at} * M + m, {total}, mask=m < M)")
@@ -78,6 +80,8 @@ class _Kernel:
         bound = self.random.choice(bounds)
         if self.random.random() < 0.3:
             return f"for i in range(tl.cdiv({bound}, BN)):\n        n = i * BN + tl.arange(0, BN)"
+        if self.random.random() < 0.2:
+            return f"for start in range(({bound} - 1) // BN * BN, -1, -BN):\n        n = start + tl.arange(0, BN)"
         return f"for start in range(0, {bound}, BN):\n        n = start + tl.arange(0, BN)"
 
     def _left_out(self) -> str:
@@ -101,13 +105,16 @@ class _Kernel:
     def _element(self, depth: int) -> str:
         if depth == 0 or self.random.random() < 0.15:
             return self.random.choice(self.leaves)
-        kind = self.random.choice(("+", "-", "*", "*", "where", "where", "square", "exp", "abs", "half", "maximum"))
+        kinds = ("+", "-", "*", "*", "where", "where", "square", "exp", "abs", "half", "maximum", "count")
+        kind = self.random.choice(kinds)
         one = self._element(depth - 1)
         if kind in "+-*":
             return f"({one} {kind} {self._element(depth - 1)})"
         if kind == "where":
             other = self.random.choice(("0.0", "0.0", "-1.5", "1.0", self._element(depth - 1)))
             return f"tl.where({self._condition()}, {one}, {other})"
+        if kind == "count":
+            return f"(({one} > 0) & {self._condition()}).to(tl.float32)"
         if kind == "half":
             return f"({one}).to(tl.float16).to(tl.float32)"
         forms = {

@@ -63,7 +63,27 @@ def two_an_iteration_downwards(a, b, acc, m, n, k, M, N, K, BK: tl.constexpr):
     return acc
 
 
-SPELLINGS = [downwards, in_blocks, in_three_loops, two_an_iteration, two_an_iteration_downwards]
+@tilewright.jit
+def in_parts(a, b, acc, m, n, k, M, N, K, BK: tl.constexpr):
+    for start in range(0, K, 4 * BK):
+        part = tl.zeros_like(acc)
+        for at in range(start, min(start + 4 * BK, K), BK):
+            part = block(part, a, b, m, n, at + k, M, N, K)
+        acc += part
+    return acc
+
+
+@tilewright.jit
+def two_sums(a, b, acc, m, n, k, M, N, K, BK: tl.constexpr):
+    half, low = K // (2 * BK) * BK, tl.zeros_like(acc)
+    for start in range(half, K, BK):
+        acc = block(acc, a, b, m, n, start + k, M, N, K)
+    for start in range(0, half, BK):
+        low = block(low, a, b, m, n, start + k, M, N, K)
+    return low + acc
+
+
+SPELLINGS = [downwards, in_blocks, in_three_loops, two_an_iteration, two_an_iteration_downwards, in_parts]
 
 
 @tilewright.jit
@@ -90,6 +110,12 @@ def _run(way, kind, depth, sums=np.float32):
 def test_what_it_computes(way, depth):
     made = _run(way, np.float32, depth)
     assert {d.taken for d in made} == {True}
+
+
+@pytest.mark.parametrize("depth", [0, 7, 64, 150])
+def test_two_sums_that_may_not_go_on(depth):
+    """One begins with zero, the other does not; where the first one ends is not known to be inside."""
+    assert {d.taken for d in _run(two_sums, np.float32, depth)} == {False}
 
 
 @pytest.mark.parametrize("kind, sums", [(np.float16, np.float32), (np.int8, np.int32)])
@@ -170,6 +196,28 @@ def stored_between(a, b, c, N: tl.constexpr):
     tl.store(a + i[:, None] * 2 * N + N + i, acc)
     acc = tl.dot(tl.load(a + i[:, None] * 2 * N + N + i), tl.load(b + (N + i)[:, None] * N + i), acc)
     tl.store(c + i[:, None] * N + i, acc)
+
+
+@tilewright.jit
+def stored_between_parts(a, b, c, K, N: tl.constexpr):
+    """The second loop reads what was stored behind the first one."""
+    n, first, second = tl.arange(0, N), tl.zeros((N, N), tl.float32), tl.zeros((N, N), tl.float32)
+    for k in range(0, K, N):
+        first += tl.dot(tl.load(a + n[:, None] * 2 * K + k + n), tl.load(b + (k + n)[:, None] * N + n))
+    tl.store(a + n[:, None] * 2 * K + K + n, first)
+    for k in range(K, 2 * K, N):
+        second += tl.dot(tl.load(a + n[:, None] * 2 * K + k + n), tl.load(b + (k + n)[:, None] * N + n))
+    tl.store(c + n[:, None] * N + n, first + second)
+
+
+def test_parts_are_apart_where_memory_changes_between_them():
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((16, 96), (96, 16)))
+    out, first = np.empty((16, 16), np.float32), a[:, :48] @ b[:48]
+    changed = a.copy()
+    changed[:, 48:64] = first
+    stored_between_parts[(1,)](a, b, out, 48, 16)
+    np.testing.assert_array_equal(out, changed @ b)
 
 
 def test_where_loops_do_not_go_on():

@@ -242,6 +242,46 @@ def spread(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
 
 
 @tilewright.jit
+def rest_behind(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Whole blocks without masks, and what is left of the row behind them."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN)
+    acc, whole = tl.zeros((BM, BN), tl.float32), N // BN * BN
+    for start in range(0, whole, BN):
+        v = tl.load(x + m[:, None] * N + start + n)
+        acc += v * v
+    v = tl.load(x + m[:, None] * N + whole + n, mask=whole + n < N, other=0.0)
+    acc += v * v
+    tl.store(out + m, tl.sum(acc, 1))
+
+
+@tilewright.jit
+def rest_overwritten(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """What is left of the row changes between the loop and the rest."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN)
+    acc, whole = tl.zeros((BM, BN), tl.float32), N // BN * BN
+    for start in range(0, whole, BN):
+        v = tl.load(x + m[:, None] * N + start + n)
+        acc += v * v
+    tl.store(x + m[:, None] * N + n, tl.zeros((BM, BN), tl.float32), mask=n < N)
+    v = tl.load(x + m[:, None] * N + whole + n, mask=whole + n < N, other=0.0)
+    acc += v * v
+    tl.store(out + m, tl.sum(acc, 1))
+
+
+@tilewright.jit
+def from_the_last_block(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Downwards from the block that the last element is in."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    acc, start = tl.zeros((BM,), tl.float32), (N - 1) // BN * BN
+    while start >= 0:
+        n = start + tl.arange(0, BN)
+        v = tl.load(x + m[:, None] * N + n, mask=n < N, other=0.0)
+        acc += tl.sum(v * v, 1)
+        start -= BN
+    tl.store(out + m, acc)
+
+
+@tilewright.jit
 def signs(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
     """Integers, of choices by what is loaded; nothing is masked, so all is counted."""
     m = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -250,6 +290,50 @@ def signs(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
         v = tl.load(x + m[:, None] * N + start + tl.arange(0, BN))
         count += tl.sum(tl.where(v > 0, 1, 2), 1)
     tl.store(out + m, count.to(tl.float32))
+
+
+@tilewright.jit
+def counts(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Truth values of what is loaded and of places, as numbers: what is masked by places alone need not be computed."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    many, other, few = tl.zeros((BM,), tl.int32), tl.zeros((BM,), tl.float32), tl.zeros((BM,), tl.int32)
+    for start in range(0, N, BN):
+        n = (start + tl.arange(0, BN))[None, :]
+        inside = (m < M)[:, None] & (n < N)
+        v = tl.load(x + m[:, None] * N + n, mask=inside)
+        many += tl.sum(((v > 0) & inside).to(tl.int32), 1)
+        other += tl.sum((inside & (v < 0.5)).to(tl.float32), 1)
+        few += tl.sum((tl.load(x + m[:, None] * N + n, mask=inside, other=2.0) > 1).to(tl.int32), 1)
+    tl.store(out + m, many.to(tl.float32) + 10000 * other + 0.25 * (few - (tl.cdiv(N, BN) * BN - N)))
+
+
+@tilewright.jit
+def masked_at_the_end(x, v, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """Elements behind the end that are no nothing: exp(-inf - v), exp(3 - v), and 7."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    less, total, most = tl.load(v + m), tl.zeros((BM,), tl.float32), tl.zeros((BM,), tl.float32)
+    count = tl.zeros((BM,), tl.int32)
+    for start in range(0, N, BN):
+        at, inside = x + m[:, None] * N + start + tl.arange(0, BN), start + tl.arange(0, BN) < N
+        total += tl.sum(tl.exp(tl.load(at, inside, -float("inf")) - less[:, None]), 1)
+        most = tl.maximum(most, tl.max(tl.exp(tl.load(at, inside, 3.0) - less[:, None]), 1))
+        count += tl.sum(tl.where(tl.load(at, inside, 9.0) > 5, 7, 1), 1)
+    tl.store(out + m, total)
+    tl.store(out + M + m, most)
+    tl.store(out + 2 * M + m, count.to(tl.float32))
+
+
+@tilewright.jit
+def branches_in_a_row(x, out, M, N, BM: tl.constexpr, BN: tl.constexpr):
+    """A sum that a branch would hand on, and nobody takes."""
+    for i in tl.static_range(BM):
+        m, acc = tl.program_id(0) * BM + i, tl.zeros((BN,), tl.float32)
+        if m < M:
+            for start in range(0, N, BN):
+                n = start + tl.arange(0, BN)
+                v = tl.load(x + m * N + n, mask=n < N, other=0.0)
+                acc += v * v
+            tl.store(out + m, tl.sum(acc, 0))
 
 
 @tilewright.jit
@@ -308,6 +392,25 @@ def test_two_blocks_under_masks(N):
     np.testing.assert_allclose(out, (x * x).sum(1), rtol=1e-5)
 
 
+@pytest.mark.parametrize("N", [1, 63, 64, 65, 200, 1000])
+@pytest.mark.parametrize("kernel", [rest_behind, from_the_last_block], ids=lambda kernel: kernel.fn.__name__)
+def test_ends_anywhere(kernel, N):
+    """However the last block is written, the loop is that through all elements of a row."""
+    x = numbers(N)
+    out, found = launched(kernel, x)
+    np.testing.assert_allclose(out, (x * x).sum(1), rtol=1e-5)
+    assert N == 1 or [d.text for d in found] == ["16384 elements of a row at a time"]
+    assert N == 1 or "sum(j < arg3) " in kernel.warmup(x, out, *x.shape, BM, BN, grid=(2,)).asm["nest"]
+
+
+@pytest.mark.parametrize("N", [100, 200])
+def test_a_rest_that_is_overwritten_is_read_behind_it(N):
+    x, whole = numbers(N), N // BN * BN
+    out, _ = launched(rest_overwritten, x.copy())
+    rest = x[:, max(whole, BN) :]
+    np.testing.assert_allclose(out, (x[:, :whole] ** 2).sum(1) + (rest * rest).sum(1), rtol=1e-5)
+
+
 @pytest.mark.parametrize("N", [128, 192, 1024])
 def test_maxima(N):
     x = numbers(N) - 5
@@ -335,6 +438,39 @@ def test_computed_elements(N):
     out, found = launched(spread, x)
     np.testing.assert_allclose(out, x.min(1), rtol=1e-3, atol=N * 1e-5)
     assert N == 1 or [d.taken for d in found] == [True, True]  # else there is no loop
+
+
+@pytest.mark.parametrize("N", [63, 64, 200, 1000])
+def test_counts(N):
+    x = numbers(N)
+    out, found = launched(counts, x)
+    expected = (x > 0).sum(1) + 10000 * (x < 0.5).sum(1) + 0.25 * (x > 1).sum(1)
+    np.testing.assert_allclose(out, expected)
+    assert [d.taken for d in found] == [True]
+
+
+@pytest.mark.parametrize("N", [1, 63, 64, 65, 1000, 1024])
+def test_masked_elements_at_the_end_count_as_often_as_there_are_some(N):
+    """A row less minus infinity is infinite, and no number if an element of minus infinity is among it."""
+    x, v, out = np.minimum(numbers(N), 2), np.linspace(-1, 1, 16, dtype=np.float32), np.zeros((3, 16), np.float32)
+    v[3] = -np.inf
+    compiled = masked_at_the_end[(2,)](x, v, out, 16, N, BM, BN)
+    rest = -N % BN
+    with np.errstate(invalid="ignore"):
+        padded = [np.pad(x, ((0, 0), (0, rest)), constant_values=other) for other in (-np.inf, 3.0)]
+        total, most = (np.exp(each - v[:, None]) for each in padded)
+    np.testing.assert_allclose(out[0], total.sum(1), rtol=1e-4)
+    np.testing.assert_allclose(out[1], most.max(1), rtol=1e-5)
+    np.testing.assert_array_equal(out[2], np.full(16, N + 7 * rest))
+    found = {d.taken for d in compiled.decisions if d.subject == REDUCTION_LOOPS.name}
+    assert N <= BN or found == {True}
+
+
+def test_branches_hand_on_nothing_that_nobody_takes():
+    x = numbers(200)
+    out, found = launched(branches_in_a_row, x)
+    np.testing.assert_allclose(out, (x * x).sum(1), rtol=1e-5)
+    assert {d.text for d in found} == {"16384 elements of a row at a time"}
 
 
 def test_choices_and_what_is_kept():

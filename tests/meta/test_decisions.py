@@ -34,6 +34,7 @@ PLANNERS = {
     "cpu/plan/row_dots_to_sums.py": {"_computed": "DOT_AS_SUM"},
     "cpu/plan/narrow_dots.py": {"_narrow": "NARROWED"},
     "cpu/plan/swap_operands.py": {"_swapped": "SWAPPED"},
+    "cpu/plan/reduction_order.py": {"_order": "REDUCTION_ORDER"},
     "cpu/plan/unroll_reductions.py": {"_slices": "UNROLLED_REDUCTION"},
     "cpu/plan/interleaved_stores.py": {"_recognise": "INTERLEAVED"},
     "cpu/plan/reciprocal.py": {"_repeated": "RECIPROCAL"},

@@ -134,6 +134,31 @@ def test_values_of_one_branch_do_not_serve_the_other() -> None:
     module.verify()
 
 
+def test_results_of_branches_that_nobody_reads_go() -> None:
+    module = kernel("""
+      %c0 = arith.constant 0 : i32
+      %c = arith.cmpi slt, %n, %c0 : i32
+      %r:2 = scf.if %c -> (i32, i32) {
+        %x = arith.muli %n, %n : i32
+        %y = arith.addi %n, %n : i32
+        scf.yield %x, %y : i32, i32
+      } else {
+        scf.yield %n, %n : i32, i32
+      }
+      %s = scf.if %c -> (i32) {
+        tt.store %p, %n : !tt.ptr<i32>
+        scf.yield %n : i32
+      } else {
+        scf.yield %c0 : i32
+      }
+      tt.store %p, %r#1 : !tt.ptr<i32>""")
+    assert eliminate_dead_code(module)
+    text = print_module(module)
+    assert "arith.muli" not in text and "scf.yield %y : i32" in text
+    assert text.count("scf.if %c {") == 1 and text.count("else") == 1
+    assert parse_module(text) and not eliminate_dead_code(module)
+
+
 def test_dead_code_goes_and_effects_stay() -> None:
     module = kernel("""
       %a = arith.addi %n, %n : i32

@@ -67,14 +67,15 @@ def always_nonnegative(poly: Poly) -> bool:
 
 
 def quotient(poly: Poly, by: Poly) -> tuple[Poly, Poly] | None:
-    """Quotient and remainder of a number that is not negative; None where they are no polynomials."""
+    """Quotient and remainder of a multiple, or of a number that is not negative; None where they are no polynomials."""
     number = by.constant
     if number is None or number <= 0:
         small = always_negative(poly - by) and always_nonnegative(poly)
         return (ZERO, poly) if small else None
     whole = Poly.of_terms({m: c - c % number for m, c in poly.key})
     rest = poly - whole
-    if not (always_nonnegative(rest) and always_negative(rest - by) and always_nonnegative(whole)):
+    exact = rest is ZERO  # then there is nothing to round, whatever the sign
+    if not exact and not (always_nonnegative(rest) and always_negative(rest - by) and always_nonnegative(whole)):
         return None
     divided = whole.divided(number)
     return None if divided is None else (divided, rest)
@@ -160,16 +161,54 @@ def before_end(extent: Poly, place: Poly) -> list[Node]:
 
 
 def covers(extent: Poly, bound: Poly) -> bool:
-    """Whether a range ends no earlier than a bound that is not negative: it is the bound, rounded up to multiples."""
+    """Whether a range ends no earlier than a bound that is not negative: it is the bound, rounded up to multiples.
+
+    by * (number // by) is at least number + 1 - by.
+    """
     if always_nonnegative(extent - bound):
         return True
     for atom in extent.atoms:
         if isinstance(atom, Symbol) and isinstance(atom.value, Apply) and atom.value.op is DivSIOp:
             number, by = atom.value.operands
             factor = extent.coefficient(atom)
-            if isinstance(number, Poly) and factor is by and extent - factor * Poly.atom(atom) is ZERO:
-                return always_nonnegative(number + ONE - factor - bound)
+            if isinstance(number, Poly) and factor is by:
+                least = extent - factor * Poly.atom(atom) + number + ONE - factor
+                return always_nonnegative(least - bound)
     return False
+
+
+def _quotients(poly: Poly) -> list[tuple[Poly, Poly, Poly]]:
+    """The terms by * (number // by) of a polynomial: each whole, and its parts `number` and `by`."""
+    found = []
+    for atom in poly.atoms:
+        if isinstance(atom, Symbol) and isinstance(atom.value, Apply) and atom.value.op is DivSIOp:
+            number, by = atom.value.operands
+            if isinstance(number, Poly) and isinstance(by, Poly) and poly.coefficient(atom) is by and by.constant:
+                found.append((by * Poly.atom(atom), number, by))
+    return found
+
+
+def begins_with(condition: Node, end: Poly) -> bool:
+    """Whether a condition holds nowhere if `end` is negative.
+
+    A remainder has the sign of what is divided: number - by * (number // by) > 0 implies number // by >= 0.
+    """
+    bounds = [part for part in getattr(condition, "parts", ()) if isinstance(part, Below)]
+    return any(
+        end is whole and always_nonnegative(part.poly - whole + number)
+        for whole, number, _ in _quotients(end)
+        for part in bounds
+    )
+
+
+def reaches(end: Poly, bound: Poly) -> bool:
+    """Whether a range ends no later than a bound, or has no elements.
+
+    by * (number // by) is at most a number that is not negative.
+    """
+    if always_nonnegative(bound - end):
+        return True
+    return any(always_nonnegative(bound - end + whole - number) for whole, number, _ in _quotients(end) if end is whole)
 
 
 def shorter_of(extent: Poly) -> tuple[Poly, Poly, int] | None:
@@ -230,5 +269,8 @@ def _simplest(node: Apply) -> Poly | None:
         if isinstance(number, Poly) and isinstance(by, Poly) and by.constant and by.constant > 0:
             rest = by - ONE
             inner = extent_of(number - rest)
+            exact = inner.divided(by.constant)
+            if exact is not None:  # n * by, rounded up: n, or both are below 1
+                return exact
             return divided(inner + rest, by)[0] if inner is not number - rest else None
     return None

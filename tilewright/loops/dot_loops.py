@@ -5,6 +5,7 @@
 
     for o = .. { for i = .. { yield tt.dot A(o, i), B(o, i), %s } }    ->    for t = .. { yield tt.dot A(t), B(t), %s }
     for t = .. { yield tt.dot A(n - t), B(n - t), %s }                 ->    for t = .. { yield tt.dot A(t), B(t), %s }
+    for o = .. { %p = for i = .. from 0 { .. }, yield addf %s, %p }    ->    for t = .. { yield tt.dot A(t), B(t), %s }
 
 What they add up is one reduction over iterations and K (`terms.py`). If its normal form has a single range, that range
 is what the new loop goes through, block by block, with operands loaded there (`lowering.py`), or computed from what is
@@ -19,23 +20,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tilewright.analysis import affine
 from tilewright.analysis.affine import AffineAnalysis
+from tilewright.analysis.constants import constant_of
 from tilewright.analysis.matrices import memory_operand, strip_views
 from tilewright.analysis.scalar_evolution import ScalarEvolution
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import shape_of
 from tilewright.ir.values import defining_op, result_number
-from tilewright.ir.walk import every
+from tilewright.ir.walk import among, every
 from tilewright.loops.arithmetic import conjunction
 from tilewright.loops.blocks import Blocks, beside
 from tilewright.loops.lowering import Matrix, Scalars
 from tilewright.loops.nest import ZERO, Index, Load, Node, Opaque, Poly, as_element, is_apart, range_of
 from tilewright.loops.operands import Computed, Leaf, Operands, choice, load_of, loads_of, shared_choice
-from tilewright.loops.products import Term, fingerprint
+from tilewright.loops.products import SUMS, Term, fingerprint
 from tilewright.loops.raising import Raising
 from tilewright.loops.subjects import DOT_LOOPS
 from tilewright.loops.terms import collected
@@ -55,11 +57,13 @@ class DotSum:
         result: what they add up to.
         first: what the first one adds to.
         dots: each with the loops around it that add it up, from outside in; the last dot first.
+        is_in_parts: whether some of them begin with zero, and what they add up to is added to the others.
     """
 
     result: SSAValue
     first: SSAValue
     dots: list[tuple[DotOp, tuple[ForOp, ...]]]
+    is_in_parts: bool = False
 
     @property
     def place(self) -> Operation:
@@ -161,6 +165,8 @@ def _added_to(value: SSAValue) -> SSAValue | None:
     op, loop = use.operation, use.operation.parent_op()
     if isinstance(op, DotOp):
         return op.d if op.c is value else None
+    if isinstance(op, SUMS):
+        return op.results[0]
     if isinstance(op, ForOp):
         return op.results[use.index - 3] if use.index > 2 else None
     return loop.results[use.index] if isinstance(op, YieldOp) and isinstance(loop, ForOp) else None
@@ -182,11 +188,28 @@ def _begins(value: SSAValue, loops: tuple[ForOp, ...], found: DotSum) -> SSAValu
             carried = op.carried[number]
             if _begins(op.yielded[number], (*loops, op), inner) is not carried or not carried.has_one_use():
                 return value
-            found.dots[:] = inner.dots
+            found.dots[:], found.is_in_parts = inner.dots, found.is_in_parts or inner.is_in_parts
             value = op.iter_args[number]
+        elif isinstance(op, SUMS):
+            rest = _rest_of(op, loops, found)
+            if rest is None:
+                return value
+            value = rest
         else:
             return value
     return value
+
+
+def _rest_of(op: Operation, loops: tuple[ForOp, ...], found: DotSum) -> SSAValue | None:
+    """The side of a sum that goes on where the other one is a loop of dots from zero on, which are taken in."""
+    for part, rest in (op.operands[::-1], op.operands):
+        before = defining_op(rest)
+        goes_on = isinstance(rest, BlockArgument) or isinstance(before, SUMS) or among([before], DotOp, ForOp)
+        inner = DotSum(found.result, found.first, list(found.dots))
+        if among([defining_op(part)], ForOp) and goes_on and constant_of(_begins(part, loops, inner)) == 0:
+            found.dots[:], found.is_in_parts = inner.dots, True
+            return rest
+    return None
 
 
 def _alike(dot: DotOp, other: DotOp) -> bool:
@@ -250,7 +273,7 @@ def _something_else(found: DotSum) -> No | None:
     block = found.place.parent
     assert block is not None
     loads = [load for dot, loops in found.dots if not loops for v in (dot.a, dot.b) for load in loads_of(v)]
-    here = [op for op in (found.early, *loads) if op.parent is block]
+    here = [op for op in (*[loops[0] if loops else dot for dot, loops in found.dots], *loads) if op.parent is block]
     written = first_write(min(here, key=block.get_operation_index), found.place)
     return None if written is None else No("memory may change between the dots", written)
 

@@ -181,7 +181,7 @@ class Operands:
         if op is None:
             return No("an operand is made of what a loop carries or counts")
         load = load_of(value)
-        if load is not None:
+        if load is not None and self._is_leaf(load):
             return self._leaf(made, Leaf(value, index, load, value is not made.value)) or Yes(
                 ("leaf", len(made.leaves), kind)
             )
@@ -198,6 +198,10 @@ class Operands:
                 return answer
             numbers.append(answer.plan)
         return Yes((op.name, attributes_of(op), kind, *numbers))
+
+    def _is_leaf(self, load: LoadOp) -> bool:
+        """Whether a view of a load is a leaf, whatever of it is seen."""
+        return True
 
     def _is_same(self, value: SSAValue, index: Index, k: Poly) -> bool:
         """Whether a value is the same all along K."""
@@ -262,6 +266,9 @@ class Elements(Operands):
         """Whether an element is known by its row alone, and stands in a column or a scalar."""
         kept = [n for n, place in zip(shape_of(value.type), index, strict=True) if place is not self._row or n == 1]
         return all(n == 1 for n in kept)
+
+    def _is_leaf(self, load: LoadOp) -> bool:
+        return not is_before(load.result, self._early)
 
     def _is_same(self, value: SSAValue, index: Index, k: Poly) -> bool:
         return False

@@ -33,6 +33,7 @@ from tilewright.ir.walk import ancestors, walk
 from tilewright.loops.arithmetic import conjunction
 from tilewright.loops.blocks import Blocks, beside
 from tilewright.loops.lowering import Matrix, Scalars
+from tilewright.loops.masked_rests import with_rest, without_rest
 from tilewright.loops.nest import ZERO, Index, Load, Node, Opaque, Poly, as_element, is_apart
 from tilewright.loops.operands import FINITE, Computed, Elements, choice, shared_choice
 from tilewright.loops.products import Term, fingerprint
@@ -60,7 +61,6 @@ class Rows:
 
     Args:
         along: of a row that lies side by side in memory.
-        longest: of a piece of one that is worth taking with others; longer ones stay as they are.
         across: of rows whose elements lie apart.
         depth: of factors of a dot.
         most: of a result up to which these are taken.
@@ -68,7 +68,6 @@ class Rows:
     """
 
     along: int
-    longest: int
     across: int
     depth: int
     most: int
@@ -88,6 +87,7 @@ class _Normal:
         row: which of the factors is one row that all rows of the other are multiplied by; None for others.
         range: that is gone along, as the nest says it.
         blocks: of it, what an iteration reduces.
+        rest: how many elements behind it are masked, and not nothing for all that is known; None for no matter.
     """
 
     found: Reduction
@@ -98,6 +98,7 @@ class _Normal:
     row: int | None
     range: Poly
     blocks: Blocks
+    rest: affine.Poly | None = None
 
     @property
     def is_dot(self) -> bool:
@@ -160,7 +161,7 @@ def _one(raising: Raising, found: Reduction, rows: Rows, taken: Collection[SSAVa
             return No("it combines what is not loaded", found.root)
         values.append(answer.plan)
         terms.append(_term(found, piece, answer.plan))
-    no = _something_else(found, [leaf.load for value in values for leaf in value.leaves], taken)
+    no = _something_else(raising, found, values, taken)
     no = no or (None if found.loops else _made_twice(found, values))
     if no is not None:
         return no
@@ -170,19 +171,27 @@ def _one(raising: Raising, found: Reduction, rows: Rows, taken: Collection[SSAVa
     return _of_term(raising, found, one, values[-1], rows)
 
 
-def _something_else(found: Reduction, loads: Sequence[LoadOp], taken: Collection[SSAValue]) -> No | None:
+def _something_else(
+    raising: Raising, found: Reduction, values: Sequence[Computed], taken: Collection[SSAValue]
+) -> No | None:
     """What the loops do beside reductions that take these results of theirs; None if it is nothing."""
     for loop in found.loops:
         most = len([result for result in loop.results if result in taken])
         no = beside(loop, found.loops, "reductions", (ReduceOp,), most)
         if no is not None:
             return no
-    outside = found.outside
-    if found.loops and not all(any(is_inside(load, loop) for loop in outside) for load in loads):
-        return No("what it combines is not loaded in the loop")
-    early: Sequence[Operation] = outside or [load for load in loads if load.parent is found.root.parent]
-    if not early or (not found.loops and len(early) < len(loads)):
-        return No("what it combines is loaded elsewhere")
+    outside, iterations = found.outside, {raising.loops.of(loop).iteration for loop in found.outside}
+    behind = list[Operation]()  # loads of pieces that no loop combines
+    for piece, value in zip(found.pieces, values, strict=True):
+        loads = [leaf.load for leaf in value.leaves]
+        if not iterations.isdisjoint(piece.ranges):
+            if not all(any(is_inside(load, loop) for loop in outside) for load in loads):
+                return No("what it combines is not loaded in the loop")
+        elif all(load.parent is found.root.parent for load in loads):
+            behind += loads
+        else:
+            return No("what it combines is loaded elsewhere")
+    early = [*outside, *behind]
     written = first_write(min(early, key=found.root.parent.get_operation_index), found.place)  # type: ignore[union-attr]
     return None if written is None else No("memory may change between the loads", written)
 
@@ -211,36 +220,37 @@ _SOME, _SUMMED, _FACTORS = 0, 1, 2  # what becomes of it where elements are mask
 
 def _nothing(found: Reduction, value: Computed) -> int:
     """Whether nothing is added where one element of memory is masked (_FACTORS), or where all are (_SUMMED)."""
-    if found.combine in (AddFOp, AddIOp):
-        return _zero(value)
-    number = _left_out(value)
+    known = _zero(value) if found.combine in (AddFOp, AddIOp) else _SOME
+    number = _masked(value)
     begin = constant_of(found.first) if found.first is not None and found.monoid.idempotent else None
-    return _FACTORS if any(_is_same(number, nothing) for nothing in (found.neutral, begin)) else _SOME
+    if number is not None and (number == found.neutral or _is_same(number, begin)):
+        known = max(known, _FACTORS if len(value.leaves) == 1 else _SUMMED)
+    return known
 
 
-def _is_same(number: float | None, other: float | None) -> bool:
+def _is_same(number: float, other: float | None) -> bool:
     """Whether two numbers are one, with the same sign if they are zero."""
-    return number is not None and number == other and math.copysign(1, number) == math.copysign(1, other)
+    return number == other and math.copysign(1, number) == math.copysign(1, other)
 
 
-def _left_out(computed: Computed) -> float | None:
-    """What a value is where its one leaf is masked; None if it has more, or that is not known."""
-    known = dict[tuple[SSAValue, Index], float]()
-    if len(computed.leaves) > 1 or len(computed.factors) > 1:
-        return None
+def _masked(computed: Computed) -> float | None:
+    """What is combined where all elements of memory are masked; None if that is no known number."""
+    numbers = {
+        (leaf.value, leaf.index): leaf.other if is_float(element_type(leaf.value.type)) else int(leaf.other)
+        for leaf in computed.leaves
+    }
     for value, index in computed.places:
         op, number = defining_op(value), constant_of(value)
-        leaf = next((leaf for leaf in computed.leaves if (leaf.value, leaf.index) == (value, index)), None)
-        if leaf is not None:
-            number = leaf.other if is_float(element_type(value.type)) else int(leaf.other)
-        elif number is None and op is not None and value not in computed.kept:
-            parts = VIEWS[type(op)](op, value, index) if type(op) in VIEWS else [(v, index) for v in op.operands]
-            numbers = [known[part, at if is_tile(part) else ()] for part, at in parts]
-            number = numbers[0] if type(op) in VIEWS else evaluated(op, numbers)
-        if number is None:
-            return None
-        known[value, index] = number
-    return known[computed.factors[0]]
+        if (value, index) in numbers or value in computed.kept or op is None:
+            continue
+        parts = VIEWS[type(op)](op, value, index) if type(op) in VIEWS else [(v, index) for v in op.operands]
+        known = [numbers.get((part, at if is_tile(part) else ())) for part, at in parts]
+        if number is None and None not in known:
+            number = evaluated(op, [n for n in known if n is not None])
+        if number is not None:
+            numbers[value, index] = number
+    factors = [numbers.get(factor) for factor in computed.factors]
+    return None if None in factors else math.prod(n for n in factors if n is not None)
 
 
 def _zero(computed: Computed) -> int:
@@ -269,12 +279,15 @@ _DIFFERENCES = (AddFOp, SubFOp, AddIOp, SubIOp)
 
 def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, rows: Rows) -> Answer[_Normal]:
     """The loop that a term is."""
+    scalars, size = Scalars(raising, found.place), min(shape_of(found.kind), default=1)
+    nothing, rest = _nothing(found, value), None
+    ended = without_rest(found, term) if nothing == _SOME else None
+    if ended is not None and (rest := scalars.poly(ended[1])) is not None:
+        term = ended[0]
     (r,), (factor,) = term.ranges, term.factors
     assert isinstance(factor, Opaque)
-    scalars, size = Scalars(raising, found.place), min(shape_of(found.kind), default=1)
     if scalars.poly(r.extent) is None:
         return No("the number of its elements is not known before it", found.root)
-    nothing = _nothing(found, value)
     parts = _factors(raising, found, value) if nothing == _FACTORS else []
     if len(found.places) > 2 or (len(found.places) == 2 and (size < rows.matrix or not parts)):
         return No("its result has several dims, and is no dot", found.root)
@@ -308,7 +321,7 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
         matrix.shape = (rows_, width) if matrix.along else (width, columns)
         matrix.kind = tile_type(matrix.shape, element_type(matrix.kind))
     mask = None if blocks.limit is None and not term.condition.parts else known[len(matrices) :]
-    normal = _Normal(found, value, parts, matrices, mask[0] if mask else None, row, r.extent, blocks)
+    normal = _Normal(found, value, parts, matrices, mask[0] if mask else None, row, r.extent, blocks, rest)
     return Yes(normal)
 
 
@@ -356,7 +369,7 @@ def _width(found: Reduction, matrices: Sequence[Matrix], rows: Rows) -> Answer[i
     if is_one:
         (op,) = inner
         size = shape_of(op.operands[0].type)[property_int(op, "axis")]
-        if size > rows.longest if along else size <= rows.across:
+        if size >= min(rows.along, _most(found)) if along else size <= rows.across:
             return No("it is in normal form")
     if len(found.places) == 2:
         return Yes(rows.depth)
@@ -410,7 +423,10 @@ def _write(normals: Sequence[_Normal]) -> None:
         pairs = zip(normals, carried, strict=True)
         end.operands = [_combined(n, at, blocks.limit, arg, end, tiles) for n, arg in pairs]
         totals = list(loop.results)
-    for found, total in zip([normal.found for normal in normals], totals, strict=True):
+    for normal, total in zip(normals, totals, strict=True):
+        found = normal.found
+        if normal.rest is not None:
+            total = with_rest(found, normal.value, normal.rest, total, place)
         total = b.viewed(total, found.result.type)
         if isinstance(found.root, ReduceOp):
             replace(found.root, [total])

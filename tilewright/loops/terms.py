@@ -13,9 +13,11 @@ from typing import Any
 
 from xdsl.ir import Operation
 
-from tilewright.loops.arithmetic import FALSE, at_least_zero, conjunction, implies, negation
+from tilewright.loops.arithmetic import FALSE, at_least_zero, begins_with, conjunction, implies, negation, reaches
 from tilewright.loops.nest import (
     ALWAYS,
+    ONE,
+    Below,
     Every,
     Load,
     Node,
@@ -161,19 +163,30 @@ def _gone_on(one: Term, other: Term) -> Term | None:
         if ranges_in([r.extent, s.extent]):
             continue
         extent, more = at_least_zero(r.extent), at_least_zero(s.extent)
+        if begins_with(other.condition, r.extent):  # nothing goes on from an end below 0
+            extent = r.extent
         rest = Substitution({q: Poly.atom(p) for q, p in zip(other.ranges, one.ranges, strict=True) if q is not s})
         if any(rest(q) is not p for n, (p, q) in enumerate(zip(one.ranges, other.ranges, strict=True)) if n != number):
             continue
         end = Range.new(s.extent)
         further = Substitution({r: extent + Poly.atom(end)})
         moved = Substitution({s: Poly.atom(end)})
-        image = conjunction(further(one.condition).parts)
-        if Counter(further(one.factors)) == Counter(moved(other.factors)) and image is conjunction(
-            moved(other.condition).parts
-        ):
+        if Counter(further(one.factors)) != Counter(moved(other.factors)):
+            continue
+        back = Substitution({s: Poly.atom(r) - extent})
+        both = conjunction([*one.condition.parts, *[back(c) for c in other.condition.parts if _holds(back(c), r)]])
+        if conjunction(further(both).parts) is conjunction(moved(other.condition).parts):
             longer = Range.new(extent + more)
-            return replaced(one, {r: Poly.atom(longer)}, [longer if q is r else q for q in one.ranges])
+            whole = one.but(condition=both)
+            return replaced(whole, {r: Poly.atom(longer)}, [longer if q is r else q for q in one.ranges])
     return None
+
+
+def _holds(condition: Node, r: Range) -> bool:
+    """Whether a condition that a range must end for holds in all of the range."""
+    if not isinstance(condition, Below) or condition.poly.coefficient(r) is not ONE:
+        return False
+    return reaches(r.extent, Poly.atom(r) - condition.poly)
 
 
 def _interleaved(one: Term, other: Term) -> Term | None:

@@ -79,9 +79,8 @@ def _constant_before(op: Operation, number: Number) -> SSAValue:
 
 
 def evaluated(op: Operation, known: Sequence[Number]) -> Number | None:
-    """The value of an op on constants, computed on single elements by its reference; None if it has none."""
-    spec = spec_of(op)
-    element = element_type(op.results[0].type)
+    """The value of an op on constants, computed on single elements by its reference; None of one that has no value."""
+    spec, element = spec_of(op), element_type(op.results[0].type)
     if not (is_integer(element) or is_float(element)) or not isinstance(op, TileOp):
         return None
     if is_view(op) or isinstance(op, UnsplatOp):

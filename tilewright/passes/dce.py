@@ -1,20 +1,21 @@
 """Dead code elimination: erase operations whose results nobody uses and that change nothing.
 
 Effects are asked of the operation (its traits), never decided by its class. Loop-carried
-values are dropped when they only feed themselves and nobody reads the result.
+values are dropped when they only feed themselves and nobody reads the result, results of branches when nobody does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Block, Operation, SSAValue, Use
+from xdsl.ir import Block, Operation, Region, SSAValue, Use
 from xdsl.traits import IsTerminator, MemoryEffectKind, RecursiveMemoryEffect
 
 from tilewright.ir.effect_traits import effects
 from tilewright.ir.values import uses_behind
-from tilewright.ops.control import ForOp
-from tilewright.passes.rewriting import erase, loop_carrying
+from tilewright.ir.walk import among
+from tilewright.ops.control import ForOp, IfOp
+from tilewright.passes.rewriting import erase, insert_before, loop_carrying
 
 
 def is_removable(op: Operation) -> bool:
@@ -63,6 +64,9 @@ def _sweep(block: Block, known: EffectCache) -> bool:
         elif op.regions:
             if isinstance(op, ForOp):
                 changed |= _drop_dead_carried(op)
+            for branch in among([op], IfOp):
+                op = _without_dead_results(branch)
+                changed |= op is not branch
             changed |= _sweep_inside(op, known)
         op = before
     return changed
@@ -91,6 +95,32 @@ def _drop_dead_carried(loop: ForOp) -> bool:
         return False
     _rebuild_without(loop, dead)
     return True
+
+
+def _without_dead_results(branch: IfOp) -> IfOp:
+    """A branch without the results that nobody reads, in the place of one that has some."""
+    kept = [n for n, result in enumerate(branch.results) if result.first_use is not None]
+    if len(kept) == len(branch.results):
+        return branch
+    for region in branch.regions:
+        end = region.block.last_op
+        assert end is not None
+        end.operands = [end.operands[n] for n in kept]
+    regions = [branch.detach_region(0), branch.detach_region(0)]
+    if not kept and regions[1].block.first_op is regions[1].block.last_op:
+        regions[1] = Region()
+    made = IfOp.create(
+        operands=[branch.cond],
+        result_types=[branch.results[n].type for n in kept],
+        properties=dict(branch.properties),
+        attributes=dict(branch.attributes),
+        regions=regions,
+    )
+    insert_before(made, branch)
+    for n, result in zip(kept, made.results, strict=True):
+        branch.results[n].replace_all_uses_with(result)
+    erase(branch)
+    return made
 
 
 def _rebuild_without(loop: ForOp, dead: Sequence[int]) -> None:

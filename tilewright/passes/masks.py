@@ -13,18 +13,21 @@ All of i1, scalars and tiles. Negations move through changes of shape to the com
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis.constants import constant_of
-from tilewright.base.order import operands_first
+from tilewright.base.order import operands_first, reached
+from tilewright.ir.effect_traits import effects
 from tilewright.ir.traits import is_view
 from tilewright.ir.types import element_type, i1
-from tilewright.ir.walk import every, walk
-from tilewright.ops.casts import ExtSIOp, ExtUIOp
+from tilewright.ir.values import defining_op, operands_of
+from tilewright.ir.walk import among, every, walk
+from tilewright.ops.casts import ExtSIOp, ExtUIOp, UIToFPOp
 from tilewright.ops.constant import ConstantOp
-from tilewright.ops.elementwise import CmpIOp, MulIOp, OrIOp, SelectOp, XOrIOp
+from tilewright.ops.elementwise import AndIOp, CmpIOp, MulIOp, OrIOp, SelectOp, XOrIOp
 from tilewright.ops.elementwise_base import CompareOp
 from tilewright.passes.building import Builder
 from tilewright.passes.rewriting import replace
@@ -61,6 +64,47 @@ def choose_inside(root: Operation) -> bool:
             op.operands = [_negated(condition, op), y, x]
             changed = True
     return changed
+
+
+def count_inside(root: Operation) -> bool:
+    """Turn truth values that are counted under a mask into what is chosen under it; says whether there was one.
+
+    ``extui (and %loaded, %mask)`` is ``select %mask, (extui %loaded), 0`` for a mask that is made of places alone.
+    """
+    changed = False
+    for op in [*among(walk(root), ExtUIOp, ExtSIOp), *among(walk(root), UIToFPOp)]:
+        parts = _conjuncts(op.operands[0])
+        masks = [part for part in parts if not _is_of_memory(part)] if len(parts) > 1 else []
+        others = [part for part in parts if part not in masks]
+        if masks and others:
+            b, kind = Builder(op), op.results[0].type
+            counted = b.again(op, kind, reduce(b.both, others))
+            replace(op, [b.choose(reduce(b.both, masks), counted, b.number(0, kind))])
+            changed = True
+    return changed
+
+
+def _conjuncts(value: SSAValue) -> list[SSAValue]:
+    """The truth values that one joins by `and`; none of what is no truth value."""
+    if element_type(value.type) != i1:
+        return []
+    return [part for part in reached([value], _sides) if not _sides(part)]
+
+
+def _sides(value: SSAValue) -> Sequence[SSAValue]:
+    """The operands of a conjunction."""
+    return [side for op in among([defining_op(value)], AndIOp) for side in op.operands]
+
+
+def _is_of_memory(value: SSAValue) -> bool:
+    """Whether a value is made of what is loaded, or of what loops and branches give."""
+
+    def made_of(value: SSAValue) -> Sequence[SSAValue]:
+        op = defining_op(value)
+        return operands_of(op) if op is not None and not op.regions else ()
+
+    ops = [defining_op(v) for v in reached([value], made_of)]
+    return any(op is not None and (op.regions or effects(op)) for op in ops)
 
 
 def _number(value: SSAValue) -> int | None:

@@ -16,6 +16,7 @@ from tilewright.backends.cpu.plan.narrow_dots import narrow_dots
 from tilewright.backends.cpu.plan.planner import plan_function
 from tilewright.backends.cpu.plan.ragged import rewrite_ragged_cats
 from tilewright.backends.cpu.plan.reciprocal import divide_rows_once
+from tilewright.backends.cpu.plan.reduction_order import order_reductions
 from tilewright.backends.cpu.plan.row_dots_to_sums import lower_row_dots_to_sums
 from tilewright.backends.cpu.plan.single_trips import version_long_rows, version_single_trips
 from tilewright.backends.cpu.plan.steps import FunctionPlan, render
@@ -33,7 +34,7 @@ from tilewright.loops.scaled_sums import take_numbers_out_of_sums
 from tilewright.loops.sink_prefetched_loads import sink_prefetched_loads
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.dot import DotOp
-from tilewright.ops.elementwise import DivFOp, MaxSIOp, MinSIOp, OrIOp, RemSIOp, SelectOp
+from tilewright.ops.elementwise import AndIOp, DivFOp, MaxSIOp, MinSIOp, OrIOp, RemSIOp, SelectOp
 from tilewright.ops.function import FuncOp
 from tilewright.ops.memory import LoadOp, StoreOp
 from tilewright.ops.reduce import ReduceOp
@@ -41,14 +42,14 @@ from tilewright.ops.shape import CatOp
 from tilewright.passes.address_sums import add_places_once
 from tilewright.passes.carried_offsets import make_offsets_scalar
 from tilewright.passes.delinearize import delinearize_loops
+from tilewright.passes.fold_dots import fold_into_dots
 from tilewright.passes.if_conversion import convert_branches
 from tilewright.passes.induction_variables import rematerialize_carried
-from tilewright.passes.masks import choose_inside
+from tilewright.passes.masks import choose_inside, count_inside
 from tilewright.passes.sums_to_dots import raise_sums_to_dots
 
 _ROWS = Rows(
     along=tuning.LONG_ROW,
-    longest=tuning.LONGEST_PIECE,
     across=tuning.ROWS_ACROSS,
     depth=tuning.SUMMED_DEPTH,
     most=tuning.ELEMENTS_ACROSS,
@@ -62,11 +63,12 @@ def _rewrites(isa: CpuFeatures) -> tuple[tuple[tuple[type[Operation], ...], _Rew
     """The table of contents: what is rewritten, in this order, where there are operations of which classes."""
     return (
         ((OrIOp,), lambda function, _: choose_inside(function)),
+        ((AndIOp,), lambda function, _: count_inside(function)),
         ((ForOp,), delinearize_loops),
         ((ForOp,), lambda function, _: rematerialize_carried(function)),
         ((ForOp,), unroll_short_loops),
         ((RemSIOp, MinSIOp, MaxSIOp, SelectOp), leave_out_unread_rows),
-        ((ReduceOp,), lambda function, _: raise_sums_to_dots(function, tuning.SUMMED_SIZE)),
+        ((ReduceOp,), lambda function, _: _raise_sums_to_dots(function)),
         ((ForOp, WhileOp), make_offsets_scalar),
         ((IfOp,), convert_branches),
         ((ForOp,), version_single_trips),
@@ -83,9 +85,15 @@ def _rewrites(isa: CpuFeatures) -> tuple[tuple[tuple[type[Operation], ...], _Rew
         ((DivFOp,), divide_rows_once),
         ((CatOp,), lambda function, _: rewrite_ragged_cats(function)),
         ((LoadOp,), lambda function, _: add_places_once(function)),
+        ((ReduceOp,), order_reductions),
         ((ReduceOp,), unroll_reductions),
         ((StoreOp,), merge_interleaved_stores),
     )
+
+
+def _raise_sums_to_dots(function: FuncOp) -> bool:
+    """Rewrite sums that are dots, and add them to what they are added to."""
+    return raise_sums_to_dots(function, tuning.SUMMED_SIZE) and (fold_into_dots(function) or True)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ SINGLE_TRIPS = Subject(
 UNROLLED_REDUCTION = Subject(
     "unrolled reduction", "a reduction over a dim of a few elements combines its slices, in the pass of who wants them"
 )
+REDUCTION_ORDER = Subject("order of reductions", "of several dims, that along memory is reduced last, behind loops")
 INTERLEAVED = Subject("interleaved stores", "stores that fill each other's gaps are one store of whole vectors")
 RECIPROCAL = Subject("reciprocal", "a division by what a whole row shares is a multiplication for each element")
 DISTRIBUTED = Subject("loop distribution", "sums that a loop makes side by side are made one after the other")
@@ -48,7 +49,8 @@ COMBINED = Subject(
 
 SUBJECTS = (
     DELINEARIZED, CARRIED, UNROLLED, WRAPPED, IF_CONVERTED, SINGLE_TRIPS, SUNK_LOADS, REDUCTION_LOOPS, DISTRIBUTED,
-    DOT_LOOPS, NARROWED, DOT_AS_SUM, SWAPPED, RECIPROCAL, UNROLLED_REDUCTION, INTERLEAVED, DOT, IN_PLACE, ACCUMULATOR,
+    DOT_LOOPS, NARROWED, DOT_AS_SUM, SWAPPED, RECIPROCAL, REDUCTION_ORDER,
+    UNROLLED_REDUCTION, INTERLEAVED, DOT, IN_PLACE, ACCUMULATOR,
     K_STRIPS, KEPT, UNPACKED, DEAD_ROWS, DIRECT_STORE, FUSION, ROWS_FUSED, APART_AT_LAUNCH, MATERIALIZED, VECTORS,
     UNMASKED, TAIL, NONTEMPORAL, PREFETCHED, COMBINED, *GENERAL,
 )  # fmt: skip

@@ -68,8 +68,13 @@ def _is_between_dots(branch: IfOp) -> bool:
 
 
 def _is_worth_a_loop(found: DotSum) -> bool:
-    """Whether dots stand in loops in a loop, or in the one loop that adds them up, or are many in none."""
+    """Whether dots stand in loops in a loop, or in the one loop that adds them up, or are many in none.
+
+    Sums in parts stay: tensor cores add up some types with fewer bits than the sum has, and parts are written for that.
+    """
     loops = found.loops
+    if found.is_in_parts:
+        return False
     if not loops:
         return len(found.dots) >= _SHORTEST and isinstance(found.last.parent_op(), FuncOp)
     return len(loops) > 1 or (len(found.dots) > 1 and len(loops[0].carried) == 1)
