@@ -109,12 +109,13 @@ def collected(monoid: type[Operation], terms: Iterable[Term]) -> list[Term]:
     """As few terms as there are, bound: those that differ by coefficients, by conditions, or that go on, are one."""
     todo = [bound(settled(term)) for term in terms]
     found: list[Term] = []
+    images = _Images()
     while todo:
         term = todo.pop(0)
         if FALSE in term.condition.parts or (monoid in SUMS and not term.coefficient):
             continue
         for other in found:
-            both = _both(monoid, other, term) or _both(monoid, term, other)
+            both = _both(monoid, other, term, images) or _both(monoid, term, other, images)
             if both is not None:
                 found.remove(other)
                 todo.insert(0, bound(settled(opened(both))))
@@ -124,7 +125,7 @@ def collected(monoid: type[Operation], terms: Iterable[Term]) -> list[Term]:
     return sorted(found, key=fingerprint)
 
 
-def _both(monoid: type[Operation], one: Term, other: Term) -> Term | None:
+def _both(monoid: type[Operation], one: Term, other: Term, images: _Images) -> Term | None:
     """Two terms as one."""
     if one.attributes != other.attributes or len(one.ranges) != len(other.ranges):
         return None
@@ -137,7 +138,7 @@ def _both(monoid: type[Operation], one: Term, other: Term) -> Term | None:
         return _either_way(one, other) if one.coefficient == other.coefficient else None
     if one.coefficient != other.coefficient:
         return None
-    return _gone_on(one, other) or _interleaved(one, other)
+    return _gone_on(one, other, images) or _interleaved(one, other)
 
 
 def _either_way(one: Term, other: Term) -> Term | None:
@@ -155,23 +156,45 @@ def _either_way(one: Term, other: Term) -> Term | None:
     return None
 
 
-def _gone_on(one: Term, other: Term) -> Term | None:
+class _Images:
+    """Terms as they look from where one of their ranges ends, and with another name for a range; each is found once."""
+
+    def __init__(self) -> None:
+        self._ends: dict[Poly, Range] = {}
+        self._known: dict[tuple[Term, Range, Poly], tuple[Counter[Node], Node]] = {}
+
+    def beyond(self, term: Term, r: Range, more: Poly) -> tuple[Counter[Node], Node]:
+        """The factors and the condition of a term behind the end of `r`, by as much as a range of an extent says."""
+        return self._at(term, r, at_least_zero(r.extent) + self._end(more))
+
+    def begun(self, term: Term, s: Range) -> tuple[Counter[Node], Node]:
+        """The factors and the condition of a term by what `beyond` counts for the extent of `s`."""
+        return self._at(term, s, self._end(s.extent))
+
+    def _end(self, extent: Poly) -> Poly:
+        if extent not in self._ends:
+            self._ends[extent] = Range.new(extent)
+        return Poly.atom(self._ends[extent])
+
+    def _at(self, term: Term, r: Range, place: Poly) -> tuple[Counter[Node], Node]:
+        key = (term, r, place)
+        if key not in self._known:
+            image = Substitution({r: place})
+            self._known[key] = Counter(image(term.factors)), conjunction(image(term.condition).parts)
+        return self._known[key]
+
+
+def _gone_on(one: Term, other: Term, images: _Images) -> Term | None:
     """A reduction that goes on where another ends."""
     for number, (r, s) in enumerate(zip(one.ranges, other.ranges, strict=True)):
         if ranges_in([r.extent, s.extent]):
             continue
-        extent, more = at_least_zero(r.extent), at_least_zero(s.extent)
-        rest = Substitution({q: Poly.atom(p) for q, p in zip(other.ranges, one.ranges, strict=True) if q is not s})
-        if any(rest(q) is not p for n, (p, q) in enumerate(zip(one.ranges, other.ranges, strict=True)) if n != number):
+        others = [(p, q) for n, (p, q) in enumerate(zip(one.ranges, other.ranges, strict=True)) if n != number]
+        rest = Substitution({q: Poly.atom(p) for p, q in others})
+        if any(p is not q and rest(q) is not p for p, q in others):
             continue
-        end = Range.new(s.extent)
-        further = Substitution({r: extent + Poly.atom(end)})
-        moved = Substitution({s: Poly.atom(end)})
-        image = conjunction(further(one.condition).parts)
-        if Counter(further(one.factors)) == Counter(moved(other.factors)) and image is conjunction(
-            moved(other.condition).parts
-        ):
-            longer = Range.new(extent + more)
+        if images.beyond(one, r, s.extent) == images.begun(other, s):
+            longer = Range.new(at_least_zero(r.extent) + at_least_zero(s.extent))
             return replaced(one, {r: Poly.atom(longer)}, [longer if q is r else q for q in one.ranges])
     return None
 
