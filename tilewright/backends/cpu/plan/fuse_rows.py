@@ -220,16 +220,16 @@ class _Fusing:
 
     def _accesses(self, step: Step) -> Accesses:
         """What a pass loads and stores."""
-        found, analysis = Accesses(), self.context.analysis
+        found, analysis, origins = Accesses(), self.context.analysis, self.context.origins
         for sink in step.sinks:
             if isinstance(sink, StoreSink):
-                found.add(address_of(sink.op, identity(sink.shape), sink.shape, analysis), store=True)
+                found.add(address_of(sink.op, identity(sink.shape), sink.shape, analysis, origins), store=True)
         placed = self.context.demands.placed
         own = set(step.computed(placed))
         for value, index in self._wanted(step):
             op = defining_op(value)
             if isinstance(op, LoadOp) and (value not in placed or value in own):
-                found.add(address_of(op, index, step.shape, analysis), store=False)
+                found.add(address_of(op, index, step.shape, analysis, origins), store=False)
         return found
 
 

@@ -19,7 +19,6 @@ from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.captured import Captured
 from tilewright.analysis.distinct import Bounds, common, distinct
 from tilewright.analysis.index import Coord, Index, identity
-from tilewright.analysis.origins import Origins
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Replan
 from tilewright.backends.cpu.plan.demand import Demands
@@ -197,7 +196,7 @@ class _Grouping:
         self.loads: dict[Step, set[Operation]] = {}
         self.elsewhere: dict[Step, set[SSAValue]] = {}
         self.addresses: dict[tuple[Operation, Index], Address] = {}
-        self.origins = Origins()
+        self.origins = self.context.origins
         self.changing: dict[frozenset[SSAValue] | None, int] = {}
         self.lying_apart: dict[tuple[Place, frozenset[tuple[Coord, tuple[Poly, ...]]]], bool] = {}
         for step in self.steps:
@@ -270,7 +269,7 @@ class _Grouping:
             return
         before = bisect.bisect_left(self.written_at, position, 0, earlier)
         start = bisect.bisect_right(self.written_at, position, 0, earlier)
-        later = self._changing(load) & (1 << earlier) - (1 << start)
+        later = self._changing(load) & (1 << earlier) - (1 << start) if start < earlier else 0
         crossed = [self.writers[n] for n in range(start, earlier) if later >> n & 1] if later else []
         if before:
             hard.add(self.writers[before - 1])
@@ -482,7 +481,7 @@ class _Grouping:
     def _address(self, op: Operation, index: Index, shape: tuple[int, ...]) -> Address:
         """Where a load or store goes, at an index in an iteration space, as far as that is known."""
         if (op, index) not in self.addresses:
-            self.addresses[op, index] = address_of(op, index, shape, self.context.analysis)
+            self.addresses[op, index] = address_of(op, index, shape, self.context.analysis, self.origins)
         return self.addresses[op, index]
 
     def _lie_apart(self, place: Place, bounds: Bounds) -> bool:
