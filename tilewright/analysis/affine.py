@@ -158,8 +158,7 @@ class Poly:
 
 _ONE: dict[Monomial, int] = {(): 1}
 ZERO = Poly({})
-_DEEP = 40  # rules that may wait for each other before a chain is derived from its beginning
-_MOST_BITS = 63  # of a coordinate
+_DEEP, _MOST_BITS = 40, 63  # rules that wait for each other before a chain is derived from its start; of a coordinate
 Residual = tuple[SSAValue, Index, Poly]
 _At = tuple[SSAValue, Index]
 _F = TypeVar("_F")
@@ -257,8 +256,7 @@ class AffineAnalysis:
         self.taken_for: dict[SSAValue, Rule] = {}
         self._ints: dict[_At, Form] = {}
         self._pointers: dict[_At, PointerForm] = {}
-        self._looked_at: set[SSAValue] = set()
-        self._deep = 0  # rules that wait for others
+        self._looked_at, self._deep = set[SSAValue](), 0  # rules that wait for others
 
     def is_opaque(self, value: SSAValue) -> bool:
         """Whether a value is read from scratch; told when it is `moved`."""
@@ -337,15 +335,12 @@ class AffineAnalysis:
 
     def _derived(self, known: dict[_At, _F], key: _At, parts: Callable[[_At], list[_At]], make: _Maker[_F]) -> _F:
         """What is known of a value at an index. Rules ask for what it is made of; in long chains it is known before."""
-        found = known.get(key)
-        if found is not None:
-            return found
-        deep = self._deep == _DEEP
-        for part in operands_first(key, parts, known) if deep else (key,):
-            self._looked_at.add(part[0])
-            self._deep += not deep
-            known[part] = make(*part)
-            self._deep -= not deep
+        if key not in known:
+            for part in operands_first(key, parts, known) if self._deep >= _DEEP else (key,):
+                self._deep += 1
+                self._looked_at.add(part[0])
+                known[part] = make(*part)
+                self._deep -= 1
         return known[key]
 
     def _bases(self, key: _At) -> list[_At]:

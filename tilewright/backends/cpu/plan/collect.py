@@ -21,7 +21,6 @@ from tilewright.analysis.constants import constant_of
 from tilewright.analysis.elements import is_ragged
 from tilewright.analysis.index import identity
 from tilewright.analysis.matrices import MemoryOperand, memory_operand, strip_views
-from tilewright.analysis.origins import Origins
 from tilewright.backends.cpu.plan.combining import Combining, plan_combining
 from tilewright.backends.cpu.plan.dead_rows import dead_dims
 from tilewright.backends.cpu.plan.demand import Demands
@@ -98,7 +97,6 @@ class FunctionContext:
         hands_tiles: whether it calls functions with tiles, which lie row-major then.
         demands: placement and cones.
         analysis: affine forms under that placement.
-        origins: of addresses.
         buffers: every buffer made.
         must_place: loads whose value must be taken at their place, because memory may change before it is used, and
             carried tiles that need a detour (see `Replan`).
@@ -118,7 +116,6 @@ class FunctionContext:
         self.facts = facts
         self.demands = Demands(self._is_address, lambda value: max(self.facts[value].constancy, default=1))
         self.analysis = AffineAnalysis(lambda value: value in self.demands.placed, facts)
-        self.origins = Origins()
         self.buffers: list[Buffer] = []
         self.must_place = must_place
         self.where: dict[Operation, tuple[Block, float]] = {}

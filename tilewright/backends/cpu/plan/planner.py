@@ -19,6 +19,7 @@ from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.captured import Captured
 from tilewright.analysis.distinct import Bounds, common, distinct
 from tilewright.analysis.index import Coord, Index, identity
+from tilewright.analysis.origins import Origins
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import Collector, FunctionContext, Replan
 from tilewright.backends.cpu.plan.demand import Demands
@@ -196,7 +197,7 @@ class _Grouping:
         self.loads: dict[Step, set[Operation]] = {}
         self.elsewhere: dict[Step, set[SSAValue]] = {}
         self.addresses: dict[tuple[Operation, Index], Address] = {}
-        self.origins = self.context.origins
+        self.origins = Origins()
         self.changing: dict[frozenset[SSAValue] | None, int] = {}
         self.lying_apart: dict[tuple[Place, frozenset[tuple[Coord, tuple[Poly, ...]]]], bool] = {}
         for step in self.steps:
