@@ -113,6 +113,38 @@ def _overlapping(length: int) -> list[str]:
     return [_TILE[0], *(f"tl.store(p + {8 * a} + i, tl.load(p + {8 * a + 4} + i) * 2.0)" for a in range(length))]
 
 
+def _handed_on(length: int) -> list[str]:
+    """Loads that go from one name to the next in each iteration."""
+    names = [f"x{number}" for number in range(length)]
+    last = f"tl.load(p + 64 * k + {64 * length} + i)"
+    return [
+        _TILE[0],
+        *(f"{name} = tl.load(p + {64 * number} + i)" for number, name in enumerate(names)),
+        "y = i * 0.0",
+        "for k in range(0, n):",
+        *(f"    y += {name} * {number}.5" for number, name in enumerate(names)),
+        f"    {', '.join(names)} = {', '.join([*names[1:], last])}",
+        *_END,
+    ]
+
+
+def _turned(length: int) -> list[str]:
+    """Sums over one loop, of whose terms each may go on where another ends."""
+    row = f"        y += tl.load(p + k * {64 * length} + ((i + j) % 64))"
+    return [_TILE[0], "y = i * 0.0", "for k in range(0, n):", f"    for j in tl.static_range({length}):", row, *_END]
+
+
+def _states(length: int) -> list[str]:
+    """Steps of a recurrence of a matrix, each of which stores a row."""
+    steps = [
+        "k, v = tl.load(p + j * 16 + i), tl.load(q + j * 16 + i)",
+        "h = h * 0.9 + k[:, None] * v[None, :]",
+        "tl.store(q + n + j * 16 + i, tl.sum(h * k[:, None], 0))",
+    ]
+    head = ["i = tl.arange(0, 16)", "h = tl.zeros((16, 16), tl.float32)", f"for j in tl.static_range({length}):"]
+    return [*head, *(f"    {step}" for step in steps)]
+
+
 _MANY = (50, 200, 800, 2000)
 SHAPES = {
     "loads and stores": Shape(
@@ -128,6 +160,9 @@ SHAPES = {
     "loads into one sum": Shape(_sum, _MANY, 1.0, 200),
     "sum in place": Shape(_sum_in_place, _MANY, 1.0, 400),
     "butterflies": Shape(_butterflies, (16, 32, 64), 1.0, 32),
+    "loads handed on": Shape(_handed_on, (8, 32, 128), 1.0, 64),
+    "sums over one loop": Shape(_turned, (8, 32, 128), 1.0, 64),
+    "states of a recurrence": Shape(_states, (8, 32, 128), 1.0, 64),
     "branches": Shape(_branches, (50, 200, 800), 1.0, 200),
     "early returns": Shape(_returns, (50, 200, 800), 1.0, 100),
     "sort": Shape(_sort, (32, 128, 512), 1.0, 128),

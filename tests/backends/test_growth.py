@@ -91,6 +91,16 @@ def test_twice_as_many_accesses_take_about_twice_as_long(shape: str, target: str
     assert long < 2.3 * short
 
 
+@pytest.mark.parametrize(
+    ("shape", "times"), [("loads handed on", 4.8), ("sums over one loop", 8.0), ("states of a recurrence", 8.0)]
+)
+def test_what_is_unrolled_in_loops_and_recurrences(shape: str, times: float, tmp_path: Path) -> None:
+    """Of the second each term is compared with each, of the third each state is first asked for what it is made of."""
+    calls_of(shape, 4, "avx2", tmp_path)
+    short, long = (calls_of(shape, length, "avx2", tmp_path) for length in (16, 64))
+    assert long < times * short
+
+
 def test_so_does_the_time_of_loads_into_one_sum(tmp_path: Path) -> None:
     """What is no call of Python, such as a walk over a long list, counts here."""
     seconds_of("loads into one sum", 4, "avx2", tmp_path)

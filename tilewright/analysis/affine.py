@@ -166,7 +166,7 @@ class Poly:
 
 _ONE: dict[Monomial, int] = {(): 1}
 ZERO = Poly({})
-_MOST_BITS = 63  # of a coordinate
+_DEEP, _MOST_BITS = 40, 63  # rules that wait for each other before a chain is derived from its start; of a coordinate
 Residual = tuple[SSAValue, Index, Poly]
 _F = TypeVar("_F")
 _Maker = Callable[[SSAValue, Index], _F]
@@ -263,7 +263,7 @@ class AffineAnalysis:
         self.taken_for: dict[SSAValue, Rule] = {}
         self._ints: dict[At, Form] = {}
         self._pointers: dict[At, PointerForm] = {}
-        self._looked_at: set[SSAValue] = set()
+        self._looked_at, self._deep = set[SSAValue](), 0  # rules that wait for others
 
     def is_opaque(self, value: SSAValue) -> bool:
         """Whether a value is read from scratch; told when it is `moved`."""
@@ -341,14 +341,14 @@ class AffineAnalysis:
         return self._derived(self._pointers, (value, index), self._bases, self._pointer)
 
     def _derived(self, known: dict[At, _F], key: At, parts: Callable[[At], list[At]], make: _Maker[_F]) -> _F:
-        """What is known of a value at an index; all that it is made of is derived before."""
-        found = known.get(key)
-        if found is None:
-            for part in operands_first(key, parts, known):
+        """What is known of a value at an index. Rules ask for what it is made of; in long chains it is known before."""
+        if key not in known:
+            for part in operands_first(key, parts, known) if self._deep >= _DEEP else (key,):
+                self._deep += 1
                 self._looked_at.add(part[0])
                 known[part] = make(*part)
-            found = known[key]
-        return found
+                self._deep -= 1
+        return known[key]
 
     def _bases(self, key: At) -> list[At]:
         """The pointer that another is made of by offsets or views."""

@@ -17,8 +17,8 @@ from xdsl.ir import Attribute, Block, BlockArgument, SSAValue
 
 from tilewright.analysis.flow import sources_of
 from tilewright.base.assumptions import NO_OVERLAP, holds
-from tilewright.base.order import reached
 from tilewright.ir.types import element_type, is_pointer
+from tilewright.ir.values import defining_op, operands_of
 from tilewright.ops.descriptor import TensorDescType
 from tilewright.ops.function import CallOp, FuncOp
 
@@ -51,11 +51,17 @@ def _first_that_meets(parameter: SSAValue) -> SSAValue:
 def _parameters_of(address: SSAValue) -> frozenset[SSAValue] | None:
     """The parameters that an address may be computed from; None if they are not known."""
     found: set[SSAValue] = set()
-    for value in reached([address], lambda value: () if is_parameter(value) else _sources(value) or ()):
+    waiting, seen = [address], {address}
+    while waiting:
+        value = waiting.pop()
         if is_parameter(value):
             found.add(value)
-        elif not _sources(value):
+            continue
+        sources = _sources(value)
+        if not sources:
             return None
+        waiting += [source for source in sources if source not in seen]
+        seen.update(sources)
     return frozenset(found)
 
 
@@ -97,15 +103,18 @@ def _sources(value: SSAValue) -> Sequence[SSAValue]:
     carried = sources_of(value)
     if carried is not None:
         return carried
-    op = value.owner
-    if isinstance(op, Block) or op.regions:
+    op = defining_op(value)
+    if op is None or op.regions:
         return ()
-    addresses = [operand for operand in op.operands if is_address(operand.type)]
-    return op.operands if isinstance(op, CallOp) else addresses or op.operands
+    operands = operands_of(op)
+    addresses = [operand for operand in operands if is_address(operand.type)]
+    return operands if isinstance(op, CallOp) else addresses or operands
 
 
 def is_parameter(value: SSAValue) -> bool:
     """Whether a value is an argument of a kernel; those of a function that it calls may be anything of the caller's."""
-    block = value.owner
-    function = block.parent_op() if isinstance(block, Block) else None
+    if type(value) is not BlockArgument:
+        return False
+    block = value.block
+    function = block.parent_op()
     return isinstance(function, FuncOp) and function.is_kernel and block is function.body.blocks[0]

@@ -12,7 +12,7 @@ inverse of loads issued an iteration ahead.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,9 +20,9 @@ from xdsl.ir import Operation, SSAValue
 
 from tilewright.analysis import affine
 from tilewright.analysis.iterations import way_to
-from tilewright.base.order import reached
+from tilewright.base.order import operands_first, reached
 from tilewright.ir.types import bit_width, element_type, ir_name, is_integer, is_pointer, shape_of
-from tilewright.ir.values import is_inside, is_tile
+from tilewright.ir.values import defining_op, is_inside, is_tile, operands_of
 from tilewright.loops.arithmetic import at_least_zero, before_end, conjunction, extent_of, rounded_up
 from tilewright.loops.lifting import Lifting, bounds_of, float_of
 from tilewright.loops.nest import (
@@ -117,9 +117,9 @@ class LoopValues:
         found = self._loops.get(op)
         if found is None:
             found = self._loops[op] = self._begun(op)
-            while self._close_one(found):
-                self._forget_inside(op)
-                self._values.forget(found.iteration)
+            numbers = _sources_first(op)
+            while [n for n in numbers if n not in found.closed and self._close(found, n)]:
+                pass  # what has been closed may close what it is made of in a circle
         return found
 
     def _begun(self, op: ForOp) -> Loop:
@@ -150,15 +150,15 @@ class LoopValues:
 
     # --- closed forms --------------------------------------------------------------------------------------
 
-    def _close_one(self, loop: Loop) -> bool:
-        for number, yielded in enumerate(loop.yielded):
-            if number in loop.closed:
-                continue
-            form = self._closed(loop, number, yielded)
-            if form is not None:
-                loop.closed[number] = form
-                return True
-        return False
+    def _close(self, loop: Loop, number: int) -> bool:
+        """Look for a closed form of what a loop carries; says whether there is one."""
+        form = self._closed(loop, number, loop.yielded[number])
+        if form is None:
+            return False
+        loop.closed[number] = form
+        self._forget_inside(loop.op)
+        self._values.forget(loop.iteration)
+        return True
 
     def _closed(self, loop: Loop, number: int, yielded: SSAValue) -> _Moves | _Delayed | None:
         element = element_type(yielded.type)
@@ -294,6 +294,29 @@ class LoopValues:
             following = self._values.value(yielded, dims)
             found[n] = (dims, self._values.value(first, dims), following)
         return tuple((n, *found[n]) for n in sorted(found))
+
+
+def _sources_first(op: ForOp) -> list[int]:
+    """The numbers of what a loop carries, each behind those that its next value is made of where there is no circle.
+
+    So loads that are handed on from one to the next are all closed in one round.
+    """
+    numbers = {argument: number for number, argument in enumerate(op.carried)}
+    yielded, body = op.yielded, op.body.block
+    found, known = list[int](), set[SSAValue]()
+
+    def made_of(value: SSAValue) -> Sequence[SSAValue]:
+        if value in numbers:
+            return (yielded[numbers[value]],)
+        by = defining_op(value)
+        return operands_of(by) if by is not None and by.parent is body else ()
+
+    for argument in numbers:
+        for value in operands_first(argument, made_of, known):
+            known.add(value)
+            if value in numbers:
+                found.append(numbers[value])
+    return found
 
 
 def _iterations(loop: Loop) -> Poly:

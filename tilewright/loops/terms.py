@@ -111,12 +111,13 @@ def collected(monoid: type[Operation], terms: Iterable[Term]) -> list[Term]:
     """As few terms as there are, bound: those that differ by coefficients, by conditions, or that go on, are one."""
     todo = [bound(settled(term)) for term in terms]
     found: list[Term] = []
+    images = _Images()
     while todo:
         term = todo.pop(0)
         if FALSE in term.condition.parts or (monoid in SUMS and not term.coefficient):
             continue
         for other in found:
-            both = _both(monoid, other, term) or _both(monoid, term, other)
+            both = _both(monoid, other, term, images) or _both(monoid, term, other, images)
             if both is not None:
                 found.remove(other)
                 todo.insert(0, bound(settled(opened(both))))
@@ -126,7 +127,7 @@ def collected(monoid: type[Operation], terms: Iterable[Term]) -> list[Term]:
     return sorted(found, key=fingerprint)
 
 
-def _both(monoid: type[Operation], one: Term, other: Term) -> Term | None:
+def _both(monoid: type[Operation], one: Term, other: Term, images: _Images) -> Term | None:
     """Two terms as one."""
     if one.attributes != other.attributes or len(one.ranges) != len(other.ranges):
         return None
@@ -139,7 +140,7 @@ def _both(monoid: type[Operation], one: Term, other: Term) -> Term | None:
         return _either_way(one, other) if one.coefficient == other.coefficient else None
     if one.coefficient != other.coefficient:
         return None
-    return _gone_on(one, other) or _interleaved(one, other)
+    return _gone_on(one, other, images) or _interleaved(one, other)
 
 
 def _either_way(one: Term, other: Term) -> Term | None:
@@ -157,26 +158,48 @@ def _either_way(one: Term, other: Term) -> Term | None:
     return None
 
 
-def _gone_on(one: Term, other: Term) -> Term | None:
+class _Images:
+    """Terms as they look from where one of their ranges ends, and with another name for a range; each is found once."""
+
+    def __init__(self) -> None:
+        self._ends: dict[Poly, Range] = {}
+        self._known: dict[tuple[Term, Range, Poly], tuple[Counter[Node], Node]] = {}
+
+    def end(self, extent: Poly) -> Poly:
+        """How far a place is behind the end of a range, for as much as another range goes on from there."""
+        if extent not in self._ends:
+            self._ends[extent] = Range.new(extent)
+        return Poly.atom(self._ends[extent])
+
+    def at(self, term: Term, r: Range, place: Poly) -> tuple[Counter[Node], Node]:
+        """The factors and the condition of a term at a place of a range."""
+        key = (term, r, place)
+        if key not in self._known:
+            image = Substitution({r: place})
+            self._known[key] = Counter(image(term.factors)), conjunction(image(term.condition).parts)
+        return self._known[key]
+
+
+def _gone_on(one: Term, other: Term, images: _Images) -> Term | None:
     """A reduction that goes on where another ends."""
     for number, (r, s) in enumerate(zip(one.ranges, other.ranges, strict=True)):
         if ranges_in([r.extent, s.extent]):
             continue
-        extent, more = at_least_zero(r.extent), at_least_zero(s.extent)
+        others = [(p, q) for n, (p, q) in enumerate(zip(one.ranges, other.ranges, strict=True)) if n != number]
+        rest = Substitution({q: Poly.atom(p) for p, q in others})
+        if any(p is not q and rest(q) is not p for p, q in others):
+            continue
+        extent = at_least_zero(r.extent)
         if begins_with(other.condition, r.extent):  # nothing goes on from an end below 0
             extent = r.extent
-        rest = Substitution({q: Poly.atom(p) for q, p in zip(other.ranges, one.ranges, strict=True) if q is not s})
-        if any(rest(q) is not p for n, (p, q) in enumerate(zip(one.ranges, other.ranges, strict=True)) if n != number):
-            continue
-        end = Range.new(s.extent)
-        further = Substitution({r: extent + Poly.atom(end)})
-        moved = Substitution({s: Poly.atom(end)})
-        if Counter(further(one.factors)) != Counter(moved(other.factors)):
+        place = extent + images.end(s.extent)
+        factors, condition = images.at(other, s, images.end(s.extent))
+        if images.at(one, r, place)[0] != factors:
             continue
         back = Substitution({s: Poly.atom(r) - extent})
         both = conjunction([*one.condition.parts, *[back(c) for c in other.condition.parts if _holds(back(c), r)]])
-        if conjunction(further(both).parts) is conjunction(moved(other.condition).parts):
-            longer = Range.new(extent + more)
+        if conjunction(Substitution({r: place})(both).parts) is condition:
+            longer = Range.new(extent + at_least_zero(s.extent))
             whole = one.but(condition=both)
             return replaced(whole, {r: Poly.atom(longer)}, [longer if q is r else q for q in one.ranges])
     return None

@@ -139,3 +139,32 @@ def test_assembly_and_optimized_text_are_readable() -> None:
     assert "k:" in codegen.assembly(constant_function(7), host)
     assert "define i64 @k" in codegen.optimized(constant_function(7), host)
     assert codegen.versions().startswith("llvmlite ")
+
+
+_STRIDED = """
+define void @k(ptr %p, i64 %stride, i64 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %at = mul i64 %i, %stride
+  %place = getelementptr i8, ptr %p, i64 %at
+  store i32 0, ptr %place
+  %next = add nsw i64 %i, 1
+  %again = icmp slt i64 %next, %n
+  br i1 %again, label %loop, label %end
+end:
+  ret void
+}
+"""
+
+
+def test_addresses_stay_as_they_are_written_in_our_code_alone() -> None:
+    """LLVM's option for that is one of the process, where PTX and other programs' code are made too."""
+    import llvmlite.binding as llvm
+
+    haswell = features.describe(LINUX, "haswell")
+    assert "imul" in codegen.assembly(_STRIDED, haswell)
+    module = llvm.parse_assembly(_STRIDED, context=llvm.create_context())
+    machine = llvm.Target.from_triple(LINUX).create_target_machine(cpu="haswell", opt=1)
+    assert "imul" not in machine.emit_assembly(module)

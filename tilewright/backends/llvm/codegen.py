@@ -12,7 +12,8 @@ import functools
 import hashlib
 import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tilewright.backends.llvm import errata
@@ -62,7 +63,7 @@ def compile_object(
         InternalError: LLVM rejects the text.
         UnsupportedError: this build of LLVM has no code generator for the target.
     """
-    with lock:
+    with lock, _addresses_as_written(isa):
         machine = _machine(isa, level)
         image = bytes(machine.emit_object(_prepare(text, isa, machine, optimize, link)))
         if errata.may_lose_registers(image, isa):
@@ -73,9 +74,28 @@ def compile_object(
 
 def assembly(text: str, isa: CpuFeatures, *, optimize: str = "light", level: int = 1) -> str:
     """Compile a module to assembly text. Arguments and errors as `compile_object`."""
-    with lock:
+    with lock, _addresses_as_written(isa):
         machine = _machine(isa, level)
         return errata.with_registers(str(machine.emit_assembly(_prepare(text, isa, machine, optimize))))
+
+
+@contextmanager
+def _addresses_as_written(isa: CpuFeatures) -> Iterator[None]:
+    """Generate code for an x86 without strength reduction of loops, which took a sixth of LLVM's instructions there.
+
+    An address of x86 holds a base, an index and a constant, so there is little to reduce. The option is one of the
+    process, where NVPTX and other users of llvmlite want the pass: it holds for as long as the block runs.
+    """
+    import llvmlite.binding as llvm
+
+    if not isa.triple.startswith("x86_64"):
+        yield
+        return
+    llvm.set_option("tilewright", "--disable-lsr")
+    try:
+        yield
+    finally:
+        llvm.set_option("tilewright", "--disable-lsr=false")
 
 
 def _with_registers(image: bytes, module: Any, isa: CpuFeatures, machine: Any) -> bytes:
@@ -131,9 +151,8 @@ def load(image: bytes, exports: Sequence[str], symbols: Mapping[str, int] | None
     return load_with_llvm(image, exports, symbols)
 
 
-_PASSES = (
-    "light, inlined, combined once, scheduled once"  # how helpers are optimised: objects of another way are of no use
-)
+# How helpers are optimised: objects of another way are of no use.
+_PASSES = "light, inlined, simplified once, combined once, scheduled once, addresses as written"
 _provided: dict[str, bytes] = {}
 
 
@@ -293,7 +312,11 @@ def _prepare(
 
 
 def _light_pipeline() -> Any:
-    """Instructions are combined once: after the numbering of values a second time took 3 % and left no shorter code."""
+    """Instructions are combined once: after the numbering of values a second time took 3 % and left no shorter code.
+
+    Control flow is simplified in front of the loops alone: behind them that takes away the blocks before loops, into
+    which the code generator moves what does not change.
+    """
     import llvmlite.binding as llvm
 
     passes = llvm.create_new_module_pass_manager()
@@ -303,5 +326,4 @@ def _light_pipeline() -> Any:
     passes.add_simplify_cfg_pass()
     passes.add_loop_rotate_pass()
     passes.add_new_gvn_pass()
-    passes.add_simplify_cfg_pass()
     return passes

@@ -33,7 +33,7 @@ from tilewright.analysis.index import LANE, Index, pattern, sources
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.clamps import Clamps
 from tilewright.backends.cpu.emit.evaluator import Evaluator
-from tilewright.backends.cpu.emit.quotients import Quotients, is_quotient
+from tilewright.backends.cpu.emit.quotients import Quotients, has_quotients, is_quotient
 from tilewright.backends.cpu.plan.steps import Sink, Step, StoreSink
 from tilewright.backends.cpu.plan.subjects import UNMASKED
 from tilewright.backends.llvm.types import I32, I64, V, const, const_vector
@@ -95,7 +95,7 @@ class Masks:
         self.runs = None
         if cut:
             unknown = [key for key, answer, asked in answers if asked and isinstance(answer, No)]
-            self.runs = self._runs(clamps.analysis, pointers, unknown)
+            self.runs = self._runs(clamps, pointers, unknown)
             clamps = clamps if self.runs is not None else Clamps(ev, pointers, self._is_even)
         bounds = self._with_clamps(known, clamps)
         many = len(bounds) > tuning.MASK_COMPARISONS
@@ -126,11 +126,14 @@ class Masks:
         self.analysis = clamps.analysis
         return both
 
-    def _runs(self, known: AffineAnalysis, pointers: list[At], comparisons: list[At]) -> Runs | None:
+    def _runs(self, clamps: Clamps, pointers: list[At], comparisons: list[At]) -> Runs | None:
         """The chunks in which no quotient of an address, or of what masks compare, changes."""
         compared = [operand for key in comparisons for operand in operand_indices(*key)]
         compared = [(value, at) for value, at in compared if is_integer(element_type(value.type))]
-        found = Quotients(self.ev, self.dim, [*pointers, *compared], known, self._suits_a_run)
+        wanted = [*pointers, *compared]
+        if not has_quotients(wanted, clamps.analysis if clamps.bounds else self.ev.analysis):
+            return None
+        found = Quotients(self.ev, self.dim, wanted, clamps.analysis, self._suits_a_run)
         answers = [(key, self._known_below(*key, found.analysis, found.facts)) for key in comparisons]
         holds = {key: answer.plan for key, answer in answers if isinstance(answer, Yes)}
         bounds = _strictest([*found.bounds, *holds.values()])

@@ -68,16 +68,11 @@ class Quotients:
         todo = list(wanted)
         while todo:
             value, at = todo.pop()
-            for inner, index, _ in self._residual(value, at):
+            for inner, index, _ in _residual(value, at, self.analysis):
                 if inner not in self.analysis.taken_for and _division(inner) in DIVISIONS:
                     self.analysis.taken_for[inner] = self._rule
                     self.analysis.forget()
                     todo += [operand_indices(inner, index)[0], (value, at)]
-
-    def _residual(self, value: SSAValue, at: Index) -> list[Residual]:
-        if is_tile(value) and is_pointer(element_type(value.type)):
-            return self.analysis.pointer(value, at).offset.residual
-        return self.analysis.integer(value, at).residual
 
     def _rule(self, analysis: AffineAnalysis, value: SSAValue, index: Index) -> Form | None:
         """The form of a quotient or remainder; what is asked for later has no bounds, and so none."""
@@ -136,6 +131,17 @@ class Quotients:
 def is_quotient(value: SSAValue) -> bool:
     """Whether a multiple of a value by its divisor is not larger than what is divided."""
     return _division(value) in DIVISIONS
+
+
+def has_quotients(wanted: Iterable[At], analysis: AffineAnalysis) -> bool:
+    """Whether there are quotients in places and addresses, each at an index."""
+    return any(_division(inner) in DIVISIONS for value, at in wanted for inner, _, _ in _residual(value, at, analysis))
+
+
+def _residual(value: SSAValue, at: Index, analysis: AffineAnalysis) -> list[Residual]:
+    if is_tile(value) and is_pointer(element_type(value.type)):
+        return analysis.pointer(value, at).offset.residual
+    return analysis.integer(value, at).residual
 
 
 def _division(value: SSAValue) -> str | None:

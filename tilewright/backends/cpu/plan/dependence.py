@@ -13,7 +13,7 @@ from xdsl.ir import Operation, SSAValue
 from tilewright.analysis.affine import AffineAnalysis, Poly
 from tilewright.analysis.distinct import Bounds, common, mask_bounds
 from tilewright.analysis.index import Coord, Index
-from tilewright.analysis.origins import origins_of
+from tilewright.analysis.origins import Origins
 from tilewright.base.assumptions import NO_OVERLAP, holds
 from tilewright.ir.effect_traits import mask_of
 from tilewright.ir.types import pointee_bytes
@@ -220,7 +220,9 @@ def _everything(accesses: Accesses) -> dict[Place | None, Touch] | None:
     return found
 
 
-def address_of(op: Operation, index: Index, shape: tuple[int, ...], analysis: AffineAnalysis) -> Address:
+def address_of(
+    op: Operation, index: Index, shape: tuple[int, ...], analysis: AffineAnalysis, origins: Origins
+) -> Address:
     """Where a load or a store goes.
 
     Args:
@@ -228,6 +230,7 @@ def address_of(op: Operation, index: Index, shape: tuple[int, ...], analysis: Af
         index: of its pointers, in coordinates of an iteration space.
         shape: of the iteration space.
         analysis: of the function.
+        origins: of its addresses.
     """
     pointer = op.operands[0]
     mask = mask_of(op)
@@ -237,4 +240,4 @@ def address_of(op: Operation, index: Index, shape: tuple[int, ...], analysis: Af
         coords = frozenset(form.offset.coords.items())
         place = Place(form.base, form.offset.constant, coords, shape, pointee_bytes(pointer.type))
     bounds = mask_bounds([] if mask is None else [(mask, index)], analysis)
-    return Address(origins_of(pointer), place, bounds, masked=mask is not None)
+    return Address(origins[pointer], place, bounds, masked=mask is not None)

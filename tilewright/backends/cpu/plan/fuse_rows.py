@@ -22,6 +22,7 @@ from xdsl.ir import Block, SSAValue
 
 from tilewright.analysis.distinct import PROVED, Bounds, distinct
 from tilewright.analysis.index import Index, identity, whole
+from tilewright.analysis.origins import Origins
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import FunctionContext
 from tilewright.backends.cpu.plan.dependence import Accesses, Place, address_of
@@ -93,7 +94,7 @@ class _Fusing:
     """The walk over the steps of a block."""
 
     def __init__(self, context: FunctionContext, block: Block) -> None:
-        self.context, self.block = context, block
+        self.context, self.block, self.origins = context, block, Origins()
         self.done: list[Step] = []
         self.run: _Run | None = None
 
@@ -220,16 +221,16 @@ class _Fusing:
 
     def _accesses(self, step: Step) -> Accesses:
         """What a pass loads and stores."""
-        found, analysis = Accesses(), self.context.analysis
+        found, analysis, origins = Accesses(), self.context.analysis, self.origins
         for sink in step.sinks:
             if isinstance(sink, StoreSink):
-                found.add(address_of(sink.op, identity(sink.shape), sink.shape, analysis), store=True)
+                found.add(address_of(sink.op, identity(sink.shape), sink.shape, analysis, origins), store=True)
         placed = self.context.demands.placed
         own = set(step.computed(placed))
         for value, index in self._wanted(step):
             op = defining_op(value)
             if isinstance(op, LoadOp) and (value not in placed or value in own):
-                found.add(address_of(op, index, step.shape, analysis), store=False)
+                found.add(address_of(op, index, step.shape, analysis, origins), store=False)
         return found
 
 

@@ -78,13 +78,13 @@ def chunk_pieces(
     dim, native = vector_dim(step.shape, votes), max(1, isa.vector_bytes // 4)
     if square := square_lanes(step, isa, placed, analysis):
         return [_nest(step.shape, square, step.axis)]
-    whole = chunk_group(step, isa, placed, analysis)
     extent = step.shape[dim] if dim >= 0 else 0
-    cap = _most_lanes(step, dim, isa, widest, placed, analysis)
     few = 4 * (extent & -extent) <= native
-    long = step.axis >= 0 and extent & -extent < cap and extent >= tuning.PIECED_CHUNKS * cap
-    if not (few or long) or 2 * extent < native or not all(_goes_in_pieces(sink) for sink in step.sinks):
-        return [whole]
+    if not (few or step.axis >= 0) or 2 * extent < native or not all(_goes_in_pieces(sink) for sink in step.sinks):
+        return [chunk_group(step, isa, placed, analysis)]
+    cap = _most_lanes(step, dim, isa, widest, placed, analysis)
+    if not few and (extent & -extent >= cap or extent < tuning.PIECED_CHUNKS * cap):
+        return [chunk_group(step, isa, placed, analysis)]
     order = sorted((d for d, n in enumerate(step.shape) if n > 1), key=lambda d: (d == dim, votes[d], d), reverse=True)
     pieces, at = [], 0
     while at < extent:

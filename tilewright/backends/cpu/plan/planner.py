@@ -199,6 +199,7 @@ class _Grouping:
         self.elsewhere: dict[Step, set[SSAValue]] = {}
         self.addresses: dict[tuple[Operation, Index], Address] = {}
         self.origins = Origins()
+        self.changing: dict[frozenset[SSAValue] | None, int] = {}
         self.lying_apart: dict[tuple[Place, frozenset[tuple[Coord, tuple[Poly, ...]]]], bool] = {}
         for step in self.steps:
             self._survey(step)
@@ -269,8 +270,9 @@ class _Grouping:
                 late.append(load)
             return
         before = bisect.bisect_left(self.written_at, position, 0, earlier)
-        later = self.writers[bisect.bisect_right(self.written_at, position, 0, earlier) : earlier]
-        crossed = [writer for writer in later if writer.changes_memory and self._may_change(writer, load)]
+        start = bisect.bisect_right(self.written_at, position, 0, earlier)
+        later = self._changing(load) & (1 << earlier) - (1 << start) if start < earlier else 0
+        crossed = [self.writers[n] for n in range(start, earlier) if later >> n & 1] if later else []
         if before:
             hard.add(self.writers[before - 1])
         if crossed and not (_is_store(step) and all(_is_store(w) and w.shape == step.shape for w in crossed)):
@@ -278,8 +280,18 @@ class _Grouping:
         else:
             self.together += [(step, writer, load) for writer in crossed]
 
-    def _may_change(self, writer: Step, load: Operation) -> bool:
-        """Whether a step that writes may change what a load gives: a store to another array does not."""
+    def _changing(self, load: Operation) -> int:
+        """The writers that may change what a load gives, as bits: a store to another array does not."""
+        origins = self.origins[load.operands[0]]
+        if origins not in self.changing:
+            changing = [
+                n for n, writer in enumerate(self.writers) if writer.changes_memory and self._meets(writer, load)
+            ]
+            self.changing[origins] = sum(1 << number for number in changing)
+        return self.changing[origins]
+
+    def _meets(self, writer: Step, load: Operation) -> bool:
+        """Whether a step writes anything but other arrays than that of a load."""
         addresses = [store.op.operands[0] for store in writer.stores]
         return not _is_store(writer) or any(self.origins.may_meet(one, load.operands[0]) for one in addresses)
 
@@ -465,7 +477,7 @@ class _Grouping:
     def _address(self, op: Operation, index: Index, shape: tuple[int, ...]) -> Address:
         """Where a load or store goes, at an index in an iteration space, as far as that is known."""
         if (op, index) not in self.addresses:
-            self.addresses[op, index] = address_of(op, index, shape, self.context.analysis)
+            self.addresses[op, index] = address_of(op, index, shape, self.context.analysis, self.origins)
         return self.addresses[op, index]
 
     def _lie_apart(self, place: Place, bounds: Bounds) -> bool:

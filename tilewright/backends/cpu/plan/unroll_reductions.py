@@ -44,7 +44,7 @@ def unroll_reductions(function: FuncOp, decisions: Decisions) -> bool:
     if not reductions:
         return False
     analysis, changed = AffineAnalysis(facts=ElementFacts(function)), False
-    for op in reductions:
+    for op in reductions if every(function, JoinOp, CatOp) else ():
         while (bit := _joined_bit(op, analysis)) is not None:
             _combine_sides(op, bit)
             changed = True

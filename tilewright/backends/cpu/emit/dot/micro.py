@@ -11,7 +11,8 @@ One internal noinline function per shape keeps the accumulators in registers ove
 Where the instruction multiplies 2x2 blocks, accumulators are such blocks (`mmla`).
 
 `emit_dot` loops rows outside and panels inside, so that A streams once while the panels stay in cache. Where it is told
-of how many rows and columns, half a block or less that is left at the end goes to a kernel of few rows, of few vectors.
+of how many rows and columns, half a block or less that is left at the end goes to a kernel of few rows, or of few
+vectors; the corner, where both are few, has none of its own: it is a twelfth of the code of a product.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def _row_block(f: Function, plan: DotPlan, row: V, mr: int, place: Place, *, exi
         end = (last, f.sub(part[1], f.mul(panel, plan.panel_columns))) if last is not None else ()
         f.call(kernel, VOID, (c, acc_stride, a_row, a_stride, b_panel, words, fresh, bias, step, columns, *end))
 
-    few = plan.nv // 2 if part else 0
+    few = plan.nv // 2 if part and mr == plan.mr else 0
     if plan.panels:
         whole = _blocks(f, 10, plan.panels, plan.panel_columns, few * plan.lanes)
         with f.loop(0, whole, unroll=False) as loop:
