@@ -203,6 +203,21 @@ def chunk_group(
     return make_chunking(shape, order, cap, enough, step.axis)
 
 
+def strip_chunks(
+    step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
+) -> list[Chunking]:
+    """Chunks of what a loop carries (`plan/strips.py`): of as many elements as half of the registers hold, and for the
+    end of a row of as many as other chunks have, if those are fewer."""
+    votes, _ = survey(step, placed, analysis)
+    widest = max(bit_width(element_type(root.type)) // 8 for root, _ in step.roots())
+    order = sorted((d for d, n in enumerate(step.shape) if n > 1), key=lambda d: (votes[d], d), reverse=True)
+    first, native = order[0] if order else -1, max(1, isa.vector_bytes // 4)
+    most = max(1, isa.vector_registers // 2 // len(step.sinks))
+    caps = (_most_lanes(step, first, isa, widest, placed, analysis, n) for n in (most, min(most, tuning.NATIVE_VECTORS)))
+    wide, narrow = (make_chunking(step.shape, order, 1 << cap.bit_length() - 1, native, step.axis) for cap in caps)
+    return [wide, narrow] if wide.lanes > narrow.lanes and wide.lane_bits.keys() == narrow.lane_bits.keys() else [wide]
+
+
 def _go_on(step: Step, dims: list[int], placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> bool:
     """Whether all that a group reads and writes in memory goes on along the second dim where the first one ends."""
     if len(dims) < 2:
@@ -251,14 +266,20 @@ def _is_made_of_elements(value: SSAValue) -> bool:
 
 
 def _most_lanes(
-    step: Step, dim: int, isa: CpuFeatures, widest: int, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
+    step: Step,
+    dim: int,
+    isa: CpuFeatures,
+    widest: int,
+    placed: dict[SSAValue, Buffer],
+    analysis: AffineAnalysis,
+    vectors: int = tuning.NATIVE_VECTORS,
 ) -> int:
-    """Lanes that a chunk along `dim` may have.
+    """Lanes that a chunk along `dim` may have, `vectors` native vectors at most.
 
     More than a scalar part of an address serves would gather what lies side by side.
     """
     native = max(1, isa.vector_bytes // 4)
-    cap = max(4, tuning.NATIVE_VECTORS * isa.vector_bytes // max(4, widest))
+    cap = max(4, vectors * isa.vector_bytes // max(4, widest))
     return min([cap, *(run for run in _runs(step, dim, placed, analysis) if 2 * run >= native)])
 
 

@@ -9,6 +9,7 @@ from tilewright.passes.subjects import CARRIED, DELINEARIZED, IF_CONVERTED
 
 WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds back is itself; the rest is left out")
 UNROLLED = Subject("unrolled loop", "the few iterations of a loop that adds up tiles are one pass over the elements")
+STRIPS = Subject("strip-mined loop", "a tile that a loop carries stays in registers, strip by strip, for all iterations")
 UNROLLED_REDUCTION = Subject(
     "unrolled reduction", "a reduction over a dim of a few elements combines its slices, in the pass of who wants them"
 )
@@ -44,7 +45,7 @@ COMBINED = Subject(
 )
 
 SUBJECTS = (
-    DELINEARIZED, CARRIED, UNROLLED, WRAPPED, IF_CONVERTED, SUNK_LOADS, REDUCTION_LOOPS, DISTRIBUTED,
+    DELINEARIZED, CARRIED, UNROLLED, STRIPS, WRAPPED, IF_CONVERTED, SUNK_LOADS, REDUCTION_LOOPS, DISTRIBUTED,
     DOT_LOOPS, NARROWED, DOT_AS_SUM, SWAPPED, RECIPROCAL, UNROLLED_REDUCTION, INTERLEAVED, DOT, IN_PLACE, ACCUMULATOR,
     K_STRIPS, KEPT, UNPACKED, DEAD_ROWS, DIRECT_STORE, FUSION, ROWS_FUSED, APART_AT_LAUNCH, MATERIALIZED, VECTORS,
     UNMASKED, TAIL, NONTEMPORAL, PREFETCHED, COMBINED, *GENERAL,

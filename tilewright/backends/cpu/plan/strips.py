@@ -1,0 +1,72 @@
+"""Register promotion of tiles that a loop carries, by strip-mining: which loops run strip by strip.
+
+    for i:                                    for each strip of the tile:
+      for each chunk of the tile:       ->      sums = scratch[strip]          in registers
+        scratch[chunk] += x[..i..]              for i: sums += x[..i..]
+                                                scratch[strip] = sums
+
+Elements of a tile do not depend on each other, so the loop over them may stand outside (loop interchange). What the
+iterations do with scalars, such as loading the place of a row, is done once for each strip. Nothing is said of how the
+addresses of an iteration are made: these are the loops whose next rows nobody knows ahead, which no normal form of
+reductions has (`loops/reduction_loops.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tilewright.analysis.index import sources
+from tilewright.backends.cpu import tuning
+from tilewright.backends.cpu.plan.collect import FunctionContext
+from tilewright.backends.cpu.plan.lanes import strip_chunks
+from tilewright.backends.cpu.plan.steps import EndStep, GroupStep, MaterializeSink, ScalarStep, Step
+from tilewright.base.decision import Answer, No, Yes
+from tilewright.ir.decisions import describe_op
+from tilewright.ir.types import element_type, is_pointer
+from tilewright.ir.values import defining_op, is_tile
+from tilewright.ir.walk import among
+from tilewright.ops.memory import LoadOp, is_volatile
+
+
+def plan_strips(
+    context: FunctionContext, block: Block, order: Sequence[Step], own: dict[int, SSAValue]
+) -> Answer[GroupStep]:
+    """The pass over the tiles that the iterations of a loop make, if these can run strip by strip.
+
+    Args:
+        context: of the function.
+        block: the body of the loop.
+        order: its steps, before anything else is kept in scratch.
+        own: the tiles that the loop carries, by number.
+    """
+    groups = [step for step in order if isinstance(step, GroupStep)]
+    others = [step for step in order if not isinstance(step, GroupStep | EndStep | ScalarStep)]
+    if others or len(groups) != 1:
+        return No("an iteration does more than one pass over its tiles")
+    (group,) = groups
+    places = [context.demands.placed[tile] for tile in own.values()]
+    if not group.is_only(MaterializeSink) or any(sink.targets[0] not in places for sink in group.sinks):
+        return No("an iteration makes other tiles than those that go on", group.place)
+    if any(step.writes for step in order) or any(map(is_volatile, among(block.ops, LoadOp))):
+        return No("an iteration does what must happen in the order of the iterations")
+    if any(is_pointer(element_type(tile.type)) for tile in own.values()):
+        return No("it carries a tile of pointers")
+    with context.computing(group):
+        again = _made_again(context, group)
+    if again is not None:
+        return No(f"every strip would make {describe_op(again)} again", again)
+    return Yes(group, "strips of the tile stay in registers for all iterations")
+
+
+def _made_again(context: FunctionContext, group: GroupStep) -> Operation | None:
+    """What several strips would compute alike, and is better kept in each iteration."""
+    demands = context.demands
+    chunking = strip_chunks(group, context.isa, demands.placed, context.analysis)[0]
+    loops = {dim for dim, _, _ in chunking.loops}
+    for root, _ in group.roots():
+        for value, index in demands.walk(root, chunking.index) if is_tile(root) else ():
+            if not loops <= sources(index) and demands.cost(value) > tuning.SHARED_COST:
+                return defining_op(value)
+    return None
