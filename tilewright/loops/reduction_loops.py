@@ -32,6 +32,7 @@ from tilewright.ir.values import defining_op, is_inside, is_tile, property_int
 from tilewright.ir.walk import ancestors, walk
 from tilewright.loops.arithmetic import conjunction
 from tilewright.loops.blocks import Blocks, beside
+from tilewright.loops.loaded_rows import LoadedRow, loaded_rows
 from tilewright.loops.lowering import Matrix, Scalars
 from tilewright.loops.nest import ZERO, Index, Load, Node, Opaque, Poly, as_element, is_apart
 from tilewright.loops.operands import FINITE, Computed, Elements, choice, shared_choice
@@ -146,6 +147,8 @@ def _normal(raising: Raising, group: Sequence[Reduction], rows: Rows) -> Answer[
     first = normals[0]
     along = all(matrix.goes_along for matrix in first.matrices)
     what = "elements of a dot" if first.is_dot else "elements of a row" if along else "elements"
+    if isinstance(first.matrices[0], LoadedRow):
+        return Yes(normals, "one row at a time, at the place that is loaded for it")
     return Yes(normals, f"{first.blocks.size} {what} at a time")
 
 
@@ -267,7 +270,7 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
     for matrix in known:
         no = matrix.find(scalars)
         if no is not None:
-            return no
+            return _row_by_row(raising, found, term, value, known, scalars, rows) or no
     row = None if apart or not parts else _row(found, parts, matrices, rows)
     answer = Yes(_K) if row is not None else _width(found, matrices, rows)
     if isinstance(answer, No):
@@ -282,6 +285,30 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
     mask = None if blocks.limit is None and not term.condition.parts else known[len(matrices) :]
     normal = _Normal(found, value, parts, matrices, mask[0] if mask else None, row, r.extent, blocks)
     return Yes(normal)
+
+
+def _row_by_row(
+    raising: Raising,
+    found: Reduction,
+    term: Term,
+    value: Computed,
+    matrices: Sequence[Matrix],
+    scalars: Scalars,
+    rows: Rows,
+) -> Answer[_Normal] | None:
+    """The loop that a term is whose rows lie at places that are loaded: one in each iteration."""
+    if len(found.places) != 1 or math.prod(shape_of(found.kind)) < rows.matrix or term.ranges[0].extent.constant == 1:
+        return None
+    if not found.loops or not found.reduces:
+        return None  # it is in normal form, or goes over a few rows
+    known = loaded_rows(matrices, raising, term.ranges[0], scalars)
+    blocks = Blocks.of(term.ranges[0], 1, scalars)
+    if not known or blocks is None:
+        return None
+    for matrix in known:
+        matrix.kind = tile_type(matrix.shape, element_type(matrix.kind))
+    own, mask = known[: len(value.leaves)], known[len(value.leaves) :]
+    return Yes(_Normal(found, value, [], own, mask[0] if mask else None, None, term.ranges[0].extent, blocks))
 
 
 def _is_masked_apart(nothing: int, term: Term, matrices: Sequence[Matrix]) -> bool:
@@ -412,7 +439,8 @@ def _combined(
     mask = None if normal.mask is None else normal.mask.inside(at, limit, anchor)
     if mask is not None:
         tile = b.choose(b.viewed(mask, with_element(tile.type, i1)), tile, b.number(found.neutral, tile.type))
-    total = b.reduced(found.combine, tile, len(rows), found.properties)
+    one = normal.blocks.size == 1
+    total = b.viewed(tile, carried.type) if one else b.reduced(found.combine, tile, len(rows), found.properties)
     made = found.combine.create(
         operands=[carried, total], result_types=[carried.type], properties=dict(found.properties)
     )

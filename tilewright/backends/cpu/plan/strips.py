@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.analysis.index import sources
+from tilewright.analysis.index import LANE, sources
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import FunctionContext
 from tilewright.backends.cpu.plan.lanes import strip_chunks
@@ -25,7 +25,7 @@ from tilewright.backends.cpu.plan.steps import EndStep, GroupStep, MaterializeSi
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.types import element_type, is_pointer
-from tilewright.ir.values import defining_op, is_tile
+from tilewright.ir.values import defining_op, is_made_inside, is_tile
 from tilewright.ir.walk import among
 from tilewright.ops.memory import LoadOp, is_volatile
 
@@ -41,6 +41,8 @@ def plan_strips(
         order: its steps, before anything else is kept in scratch.
         own: the tiles that the loop carries, by number.
     """
+    loop = block.parent_op()
+    assert loop is not None
     groups = [step for step in order if isinstance(step, GroupStep)]
     others = [step for step in order if not isinstance(step, GroupStep | EndStep | ScalarStep)]
     if others or len(groups) != 1:
@@ -54,19 +56,22 @@ def plan_strips(
     if any(is_pointer(element_type(tile.type)) for tile in own.values()):
         return No("it carries a tile of pointers")
     with context.computing(group):
-        again = _made_again(context, group)
+        again = _made_again(context, loop, group)
     if again is not None:
         return No(f"every strip would make {describe_op(again)} again", again)
     return Yes(group, "strips of the tile stay in registers for all iterations")
 
 
-def _made_again(context: FunctionContext, group: GroupStep) -> Operation | None:
-    """What several strips would compute alike, and is better kept in each iteration."""
+def _made_again(context: FunctionContext, loop: Operation, group: GroupStep) -> Operation | None:
+    """What an iteration makes for several strips alike, and is better kept: what costs more than a number of a row is
+    loaded in, or vectors that rows share."""
     demands = context.demands
     chunking = strip_chunks(group, context.isa, demands.placed, context.analysis)[0]
     loops = {dim for dim, _, _ in chunking.loops}
     for root, _ in group.roots():
         for value, index in demands.walk(root, chunking.index) if is_tile(root) else ():
-            if not loops <= sources(index) and demands.cost(value) > tuning.SHARED_COST:
+            places = sources(index)
+            most = 0 if LANE in places else tuning.SHARED_COST
+            if not loops <= places and demands.cost(value) > most and is_made_inside(value, loop):
                 return defining_op(value)
     return None
