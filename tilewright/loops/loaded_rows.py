@@ -18,7 +18,7 @@ from tilewright.analysis.matrices import MemoryOperand
 from tilewright.base.decision import No
 from tilewright.ir.types import TilePointerType, bit_width, ir_name, is_integer, pointee_bytes
 from tilewright.loops.lowering import MADE, Matrix, Scalars, is_scalar, stride_along
-from tilewright.loops.nest import ALWAYS, Apply, Below, Load, Node, Poly, Range, polynomial
+from tilewright.loops.nest import ALWAYS, Apply, Below, Load, Node, Poly, Range, Symbol, polynomial, ranges_of
 from tilewright.loops.products import fingerprint
 from tilewright.loops.raising import Raising
 from tilewright.ops.control import ForOp
@@ -148,11 +148,16 @@ class LoadedRow(Matrix):
 
 
 def loaded_rows(matrices: Sequence[Matrix], raising: Raising, range_: Range, scalars: Scalars) -> list[LoadedRow]:
-    """Rows of an iteration for each of some matrices, if one of them has many elements; none if there are none."""
-    rows = [LoadedRow.of(matrix, raising, range_) for matrix in matrices]
-    if any(matrix.along != 1 for matrix in matrices) or any(row.find(scalars) is not None for row in rows):
+    """Rows of an iteration for each of some matrices, if the place of one of them is loaded; none if there are none."""
+    if any(matrix.along != 1 for matrix in matrices) or not any(_is_loaded(matrix, range_) for matrix in matrices):
         return []
-    return rows if any(row.is_dense for row in rows) else []
+    rows = [LoadedRow.of(matrix, raising, range_) for matrix in matrices]
+    return rows if all(row.find(scalars) is None for row in rows) and any(row.is_dense for row in rows) else []
+
+
+def _is_loaded(matrix: Matrix, range_: Range) -> bool:
+    """Whether the place of each row is made of something that is loaded for it."""
+    return any(isinstance(atom, Symbol) and range_ in ranges_of(atom.value) for atom in matrix.load.offset.atoms)
 
 
 def _known(own: Scalars, poly: Poly) -> affine.Poly:

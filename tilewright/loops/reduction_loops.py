@@ -260,17 +260,16 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
         matrices, parts = [matrix for matrix, _ in pairs], [part for _, part in pairs]
         if [matrix.along for matrix in matrices] != [1, 0] or any(ZERO in matrix.dims for matrix in matrices):
             return No("its factors are no rows and columns", found.root)
-    if size > 1 and len({matrix.shape[0] for matrix in matrices}) > 1 and not parts:
-        return No("several rows share what it loads", found.root)
     known, apart = list(matrices), _is_masked_apart(nothing, term, matrices)
     if apart and len(found.places) == 2:
         return No("a condition of rows and columns together is that of no factor", found.root)
     if apart:
         known.append(_matrix(found, matrices[0].load, value.leaves[0].load, term, Poly.atom(r), whole=True))
-    for matrix in known:
-        no = matrix.find(scalars)
-        if no is not None:
-            return _row_by_row(raising, found, term, value, known, scalars, rows) or no
+    shared = size > 1 and len({matrix.shape[0] for matrix in matrices}) > 1 and not parts
+    no = No("several rows share what it loads", found.root) if shared else None
+    no = no or next((no for matrix in known if (no := matrix.find(scalars)) is not None), None)
+    if no is not None:
+        return _row_by_row(raising, found, term, value, known, scalars, rows) or no
     row = None if apart or not parts else _row(found, parts, matrices, rows)
     answer = Yes(_K) if row is not None else _width(found, matrices, rows)
     if isinstance(answer, No):
