@@ -101,6 +101,10 @@ def test_what_is_carried_stays_in_registers(kernel: str) -> None:
     assert (kernel == "in_tiles") == any(_taken(compiled, REDUCTION_LOOPS.name))
 
 
+def test_without_masks_iterations_test_their_own() -> None:
+    assert _taken(_compiled("one_by_one", "avx2", 256), STRIPS.name) == [False]
+
+
 @tilewright.jit
 def outer(x, y, out, n, BM: tl.constexpr, BN: tl.constexpr):
     """Rows of a tile share what is loaded for columns."""

@@ -436,6 +436,21 @@ def _runs(step: Step, dim: int, placed: dict[SSAValue, Buffer], analysis: Affine
                     yield 1 << min(lowest)
 
 
+def chunks_of_a_run(
+    step: Step, chunking: Chunking, dim: int, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
+) -> int:
+    """How many chunks along `dim` are written out, a power of two: as many as lie in a run of elements at a place that
+    is loaded, such as a row of a table; 1 where no address is like that.
+
+    Processors ask memory for what an instruction would read next if it went on as it did: one that goes through row
+    after row asks behind the end of each, those of chunks that are written out do not.
+    """
+    count = max(_runs(step, dim, placed, analysis), default=1) // max(1, chunking.lanes)
+    wanted = len(list(_wanted([root for root, _ in step.roots()], step.shape, placed, analysis)))
+    most = min(count, tuning.UNROLLED_ITERATIONS, tuning.UNROLLED_OPERATIONS // max(1, wanted))
+    return 1 << max(1, most).bit_length() - 1
+
+
 def _vote_address(
     pointer: SSAValue,
     index: Index,

@@ -38,10 +38,12 @@ from tilewright.backends.cpu.plan.steps import (
     BlockPlan,
     Buffer,
     DotStep,
+    EndStep,
     FunctionPlan,
     GroupStep,
     MaterializeSink,
     OwnSink,
+    ScalarStep,
     ScanSink,
     Step,
     StoreSink,
@@ -143,7 +145,8 @@ def _strips(
 ) -> GroupStep | None:
     """The pass of a loop's body, if the loop may run strip by strip."""
     loop = block.parent_op()
-    if not own or not isinstance(loop, ForOp):
+    kinds = GroupStep | ScalarStep | EndStep  # dots have planners of their own, and so have loops in the loop
+    if not own or not isinstance(loop, ForOp) or not all(isinstance(step, kinds) for step in order):
         return None
     return context.decisions.note(STRIPS, loop, plan_strips(context, block, order, own))
 

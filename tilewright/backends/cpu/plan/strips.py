@@ -17,11 +17,11 @@ from collections.abc import Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.analysis.index import LANE, sources
+from tilewright.analysis.index import LANE, identity, sources
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import FunctionContext
 from tilewright.backends.cpu.plan.lanes import strip_chunks
-from tilewright.backends.cpu.plan.steps import EndStep, GroupStep, MaterializeSink, ScalarStep, Step
+from tilewright.backends.cpu.plan.steps import GroupStep, MaterializeSink, ScalarStep, Step
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.types import element_type, is_pointer
@@ -44,8 +44,7 @@ def plan_strips(
     loop = block.parent_op()
     assert loop is not None
     groups = [step for step in order if isinstance(step, GroupStep)]
-    others = [step for step in order if not isinstance(step, GroupStep | EndStep | ScalarStep)]
-    if others or len(groups) != 1:
+    if len(groups) != 1 or len(groups) + 1 != len([step for step in order if not isinstance(step, ScalarStep)]):
         return No("an iteration does more than one pass over its tiles")
     (group,) = groups
     places = [context.demands.placed[tile] for tile in own.values()]
@@ -56,9 +55,14 @@ def plan_strips(
     if any(is_pointer(element_type(tile.type)) for tile in own.values()):
         return No("it carries a tile of pointers")
     with context.computing(group):
-        again = _made_again(context, loop, group)
+        again, loads = _made_again(context, loop, group), _loads(context, group)
     if again is not None:
         return No(f"every strip would make {describe_op(again)} again", again)
+    if len(loads) >= tuning.ROWS_ACROSS:
+        return No(f"an iteration loads {len(loads)} tiles for what it reads and writes in scratch once")
+    masked = [load for load in loads if load.mask is not None and is_made_inside(load.mask, loop)]
+    if masked and not context.isa.has_masks:
+        return No("masks that iterations make would be looked at element by element", masked[0])
     return Yes(group, "strips of the tile stay in registers for all iterations")
 
 
@@ -75,3 +79,10 @@ def _made_again(context: FunctionContext, loop: Operation, group: GroupStep) -> 
             if not loops <= places and demands.cost(value) > most and is_made_inside(value, loop):
                 return defining_op(value)
     return None
+
+
+def _loads(context: FunctionContext, group: GroupStep) -> list[LoadOp]:
+    """What an iteration loads for an element, once for each place."""
+    walks = (context.demands.walk(root, identity(shape)) for root, shape in group.roots() if is_tile(root))
+    keys = dict.fromkeys(key for walk in walks for key in walk)
+    return among([defining_op(value) for value, _ in keys], LoadOp)
