@@ -17,7 +17,6 @@ import random
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,9 @@ import tilewright
 from tilewright.tools.modules import load_file
 
 _HEAD = "import tilewright\nimport tilewright.language as tl\n\n\n"
-_SIGNATURE = "def kernel(table, ids, weights, offsets, scale, out, D, rows, bags, BD: tl.constexpr, BL: tl.constexpr):\n"
+_SIGNATURE = (
+    "def kernel(table, ids, weights, offsets, scale, out, D, rows, bags, BD: tl.constexpr, BL: tl.constexpr):\n"
+)
 
 
 class _Kernel:
@@ -49,7 +50,10 @@ class _Kernel:
 
     def _lines(self) -> list[str]:
         pick = self.random.choice
-        lines = ["cols = tl.program_id(0) * BD + tl.arange(0, BD)", "s = tl.load(scale + cols, mask=cols < D, other=1.0)"]
+        lines = [
+            "cols = tl.program_id(0) * BD + tl.arange(0, BD)",
+            "s = tl.load(scale + cols, mask=cols < D, other=1.0)",
+        ]
         if self.form == "bags":
             lines += ["bag = tl.program_id(1) * BL + tl.arange(0, BL)", "there = bag < bags"]
             lines += ["start = tl.load(offsets + bag, mask=there, other=0)"]
@@ -107,7 +111,16 @@ class _Kernel:
         made = []
         scale = "s" if self.form in ("one", "while") else "s[None, :]"
         for at, what in enumerate(how):
-            forms = ("v", "v", "v * g", "v * g", f"v * {scale}", f"(v + {scale}) * g", "tl.abs(v) * g", "tl.exp(-tl.abs(v))")
+            forms = (
+                "v",
+                "v",
+                "v * g",
+                "v * g",
+                f"v * {scale}",
+                f"(v + {scale}) * g",
+                "tl.abs(v) * g",
+                "tl.exp(-tl.abs(v))",
+            )
             element = self.random.choice(forms)
             if self.form == "tile":
                 neutral = {"sum": "0.0", "max": "-1e30", "min": "1e30"}[what]
@@ -135,8 +148,12 @@ def differs(seed: int, folder: Path) -> str:
     kernel, rows, width, bags = load_file(path).kernel, 11, made.width, made.bags
     offsets = np.concatenate([[0], numbers.integers(0, 9, bags).cumsum()]).astype(made.index)
     ids = numbers.integers(-1 if made.guarded else 0, rows, offsets[-1] + 64).astype(made.index)
-    values = lambda count, dtype: (numbers.integers(-4, 5, count) / 4).astype(dtype)  # noqa: E731
-    table, weights, scale = values(rows * made.columns + width, made.dtype), values(len(ids), np.float32), values(width, np.float32)
+    values = lambda count, dtype: (numbers.integers(-4, 5, count) / 4).astype(dtype)
+    table, weights, scale = (
+        values(rows * made.columns + width, made.dtype),
+        values(len(ids), np.float32),
+        values(width, np.float32),
+    )
     outs, grid = [], (1, -(-bags // made.places) if made.form == "bags" else bags)
     for interpret in (False, True):
         outs.append(out := np.full(2 * bags * made.columns + 64, 7, np.float32))

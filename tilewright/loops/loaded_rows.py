@@ -19,7 +19,6 @@ from tilewright.base.decision import No
 from tilewright.ir.types import TilePointerType, bit_width, ir_name, is_integer, pointee_bytes
 from tilewright.loops.lowering import MADE, Matrix, Scalars, is_scalar, stride_along
 from tilewright.loops.nest import ALWAYS, Apply, Below, Load, Node, Poly, Range, Symbol, polynomial, ranges_of
-from tilewright.loops.products import fingerprint
 from tilewright.loops.raising import Raising
 from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise_pointer import AddPtrOp

@@ -41,7 +41,12 @@ from tilewright.passes.building import Builder
 from tilewright.passes.placed_loads import load_at
 from tilewright.passes.trip_count import Preheader
 
-MADE = (DivSIOp, MaxSIOp, MinSIOp, RemSIOp)  # what scalars may be made by: wider numbers give the same, where narrower ones do not wrap
+MADE = (
+    DivSIOp,
+    MaxSIOp,
+    MinSIOp,
+    RemSIOp,
+)  # what scalars may be made by: wider numbers give the same, where narrower ones do not wrap
 
 
 class Scalars:

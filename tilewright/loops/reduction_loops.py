@@ -93,7 +93,7 @@ class _Normal:
     found: Reduction
     value: Computed
     parts: list[Computed]
-    matrices: list[Matrix]
+    matrices: Sequence[Matrix]
     mask: Matrix | None
     row: int | None
     range: Poly

@@ -105,6 +105,11 @@ def test_without_masks_iterations_test_their_own() -> None:
     assert _taken(_compiled("one_by_one", "avx2", 256), STRIPS.name) == [False]
 
 
+@pytest.mark.parametrize("width", [1000, 208])
+def test_strips_of_few_elements_are_none(width: int) -> None:
+    assert _taken(_compiled("one_by_one", "avx512", width), STRIPS.name) == [False]
+
+
 @tilewright.jit
 def outer(x, y, out, n, BM: tl.constexpr, BN: tl.constexpr):
     """Rows of a tile share what is loaded for columns."""

@@ -35,7 +35,14 @@ from tilewright.backends.cpu.emit.reduce import Reduction
 from tilewright.backends.cpu.emit.source_lines import at_line_of, loaded_by
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.direct_epilogue_store import DirectStore
-from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, chunks_of_a_run, make_chunking, row_pieces, vectorised
+from tilewright.backends.cpu.plan.lanes import (
+    Chunking,
+    chunk_pieces,
+    chunks_of_a_run,
+    make_chunking,
+    row_pieces,
+    vectorised,
+)
 from tilewright.backends.cpu.plan.sides import Sides, plan_sides
 from tilewright.backends.cpu.plan.steps import Buffer, CopySink, MaterializeSink, ReduceSink, Sink, Step, StoreSink
 from tilewright.backends.cpu.plan.subjects import NONTEMPORAL, TAIL, VECTORS

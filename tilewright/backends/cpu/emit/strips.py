@@ -1,9 +1,9 @@
 """Loops that run strip by strip, with what they carry in registers (`plan/strips.py`).
 
-    for strips of the tile (as far as masks hold without them, then with them):
-      sums = scratch[strip]
-      for the iterations:   scalars of an iteration;   sums = what it makes of them
-      scratch[strip] = sums
+for strips of the tile (as far as masks hold without them, then with them):
+  sums = scratch[strip]
+  for the iterations:   scalars of an iteration;   sums = what it makes of them
+  scratch[strip] = sums
 """
 
 from __future__ import annotations
@@ -53,9 +53,12 @@ def emit_strips(low: FunctionLowering, step: Step, tiles: dict[SSAValue, Buffer]
 class _Strips:
     def __init__(self, low: FunctionLowering, step: Step, tiles: dict[SSAValue, Buffer]) -> None:
         assert isinstance(step.op, ForOp) and step.bodies[0].strips is not None
-        self.low, self.ev, self.f, self.op, self.group, self.tiles = low, low.ev, low.f, step.op, step.bodies[0].strips, tiles
+        self.low, self.ev, self.f, self.tiles = low, low.ev, low.f, tiles
+        self.op, self.group = step.op, step.bodies[0].strips
         self.scalars = [s for s in step.bodies[0].steps if isinstance(s, ScalarStep)]
-        (self.end,) = [s.op for s in step.bodies[0].steps if isinstance(s, EndStep)]
+        (end,) = [s.op for s in step.bodies[0].steps if isinstance(s, EndStep)]
+        assert end is not None
+        self.end = end
         numbers = {buffer: argument for argument, buffer in tiles.items()}
         self.sums = [(numbers[sink.targets[0]], sink.roots[0]) for sink in self.group.sinks]  # type: ignore[index]
         self.widths = strip_chunks(self.group, self.f.isa, self.ev.placed, self.ev.analysis)
@@ -127,7 +130,8 @@ class _Strips:
             made = [ev.vector(root, index) for _, root in self.sums]
             loop.next(*scalars_of(ev, self.end.operands), *following, *made)
             ev.close_scope()
-        for sink, (_, root), value in zip(self.group.sinks, self.sums, loop.results[len(init) - len(sums) :], strict=True):
+        totals = loop.results[len(init) - len(sums) :]
+        for sink, (_, root), value in zip(self.group.sinks, self.sums, totals, strict=True):
             assert sink.targets[0] is not None
             memory.write_scratch(ev, sink.targets[0], index, value, ir_name(element_type(root.type)))
         return loop.results[:count]

@@ -171,7 +171,7 @@ class Values(ABC):
         return found
 
     def has(self, form: Form) -> bool:
-        """Whether all that a form is made of has been computed; what iterations of an open loop will compute has not."""
+        """Whether all that a form is made of has been computed; what iterations of an open loop compute has not."""
         atoms = [atom for poly in (form.constant, *form.coords.values()) for atom in poly.atoms()]
         return self.has_all([*atoms, *(value for value, _, _ in form.residual)])
 

@@ -213,7 +213,9 @@ def strip_chunks(
     order = sorted((d for d, n in enumerate(step.shape) if n > 1), key=lambda d: (votes[d], d), reverse=True)
     first, native = order[0] if order else -1, max(1, isa.vector_bytes // 4)
     most = max(1, isa.vector_registers // 2 // len(step.sinks))
-    caps = (_most_lanes(step, first, isa, widest, placed, analysis, n) for n in (most, min(most, tuning.NATIVE_VECTORS)))
+    caps = (
+        _most_lanes(step, first, isa, widest, placed, analysis, n) for n in (most, min(most, tuning.NATIVE_VECTORS))
+    )
     wide, narrow = (make_chunking(step.shape, order, 1 << cap.bit_length() - 1, native, step.axis) for cap in caps)
     return [wide, narrow] if wide.lanes > narrow.lanes and wide.lane_bits.keys() == narrow.lane_bits.keys() else [wide]
 

@@ -140,9 +140,7 @@ def plan_block(
     return BlockPlan(block, order, collector.placed, strips)
 
 
-def _strips(
-    context: FunctionContext, block: Block, order: list[Step], own: dict[int, SSAValue]
-) -> GroupStep | None:
+def _strips(context: FunctionContext, block: Block, order: list[Step], own: dict[int, SSAValue]) -> GroupStep | None:
     """The pass of a loop's body, if the loop may run strip by strip."""
     loop = block.parent_op()
     kinds = GroupStep | ScalarStep | EndStep  # dots have planners of their own, and so have loops in the loop

@@ -20,8 +20,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from tilewright.analysis.index import LANE, identity, sources
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import FunctionContext
-from tilewright.backends.cpu.plan.lanes import strip_chunks
-from tilewright.backends.cpu.plan.steps import GroupStep, MaterializeSink, ScalarStep, Step
+from tilewright.backends.cpu.plan.lanes import Chunking, strip_chunks
+from tilewright.backends.cpu.plan.steps import GroupStep, MaterializeSink, Step
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.types import element_type, is_pointer
@@ -37,14 +37,14 @@ def plan_strips(
 
     Args:
         context: of the function.
-        block: the body of the loop.
+        block: the body of the loop, which does nothing but passes over tiles and work on scalars.
         order: its steps, before anything else is kept in scratch.
         own: the tiles that the loop carries, by number.
     """
     loop = block.parent_op()
     assert loop is not None
     groups = [step for step in order if isinstance(step, GroupStep)]
-    if len(groups) != 1 or len(groups) + 1 != len([step for step in order if not isinstance(step, ScalarStep)]):
+    if len(groups) != 1:
         return No("an iteration does more than one pass over its tiles")
     (group,) = groups
     places = [context.demands.placed[tile] for tile in own.values()]
@@ -55,7 +55,11 @@ def plan_strips(
     if any(is_pointer(element_type(tile.type)) for tile in own.values()):
         return No("it carries a tile of pointers")
     with context.computing(group):
-        again, loads = _made_again(context, loop, group), _loads(context, group)
+        chunking = strip_chunks(group, context.isa, context.demands.placed, context.analysis)[0]
+        again, loads = _made_again(context, loop, group, chunking), _loads(context, group)
+    few = chunking.lanes < tuning.NATIVE_VECTORS * context.isa.native_lanes(32)
+    if few and any(dim in chunking.lane_bits or not chunking.lanes for dim, _, _ in chunking.loops):
+        return No(f"strips would have {chunking.lanes} elements", group.place)
     if again is not None:
         return No(f"every strip would make {describe_op(again)} again", again)
     if len(loads) >= tuning.ROWS_ACROSS:
@@ -66,11 +70,10 @@ def plan_strips(
     return Yes(group, "strips of the tile stay in registers for all iterations")
 
 
-def _made_again(context: FunctionContext, loop: Operation, group: GroupStep) -> Operation | None:
+def _made_again(context: FunctionContext, loop: Operation, group: GroupStep, chunking: Chunking) -> Operation | None:
     """What an iteration makes for several strips alike, and is better kept: what costs more than a number of a row is
     loaded in, or vectors that rows share."""
     demands = context.demands
-    chunking = strip_chunks(group, context.isa, demands.placed, context.analysis)[0]
     loops = {dim for dim, _, _ in chunking.loops}
     for root, _ in group.roots():
         for value, index in demands.walk(root, chunking.index) if is_tile(root) else ():

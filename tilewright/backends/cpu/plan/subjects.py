@@ -9,7 +9,9 @@ from tilewright.passes.subjects import CARRIED, DELINEARIZED, IF_CONVERTED
 
 WRAPPED = Subject("wrapped index", "an index that a remainder or a bound holds back is itself; the rest is left out")
 UNROLLED = Subject("unrolled loop", "the few iterations of a loop that adds up tiles are one pass over the elements")
-STRIPS = Subject("strip-mined loop", "a tile that a loop carries stays in registers, strip by strip, for all iterations")
+STRIPS = Subject(
+    "strip-mined loop", "a tile that a loop carries stays in registers, strip by strip, for all iterations"
+)
 UNROLLED_REDUCTION = Subject(
     "unrolled reduction", "a reduction over a dim of a few elements combines its slices, in the pass of who wants them"
 )
