@@ -20,7 +20,6 @@ from tilewright.ir.types import TilePointerType, bit_width, ir_name, is_integer,
 from tilewright.loops.lowering import MADE, Matrix, Scalars, is_scalar, stride_along
 from tilewright.loops.nest import ALWAYS, Apply, Below, Load, Node, Poly, Range, Symbol, polynomial, ranges_of
 from tilewright.loops.raising import Raising
-from tilewright.ops.control import ForOp
 from tilewright.ops.elementwise_pointer import AddPtrOp
 from tilewright.ops.memory import LoadOp
 from tilewright.passes.placed_loads import load_at
@@ -120,9 +119,9 @@ class LoadedRow(Matrix):
 
     def at(self, place: affine.Poly, end: affine.Poly | None, anchor: Operation, other: float = 0) -> SSAValue:
         """The row of an iteration, in front of an operation of its body."""
-        loop, column = anchor.parent_op(), self.dims[0]
-        assert isinstance(loop, ForOp) and self._base is not None
-        own = Iteration(self.raising, anchor, self.range, loop.induction_var)
+        body, column = anchor.parent, self.dims[0]
+        assert body is not None and self._base is not None
+        own = Iteration(self.raising, anchor, self.range, body.args[0])
         bounds: list[list[affine.Poly]] = [[], []]  # of columns; and a condition of all of them, of the one row: 0 < n
         for condition in self.conditions:
             assert isinstance(condition, Below)

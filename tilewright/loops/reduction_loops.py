@@ -269,7 +269,7 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
     no = No("several rows share what it loads", found.root) if shared else None
     no = no or next((no for matrix in known if (no := matrix.find(scalars)) is not None), None)
     if no is not None:
-        return _row_by_row(raising, found, term, value, known, scalars, rows) or no
+        return _row_by_row(raising, found, term, value, known, scalars, rows, no)
     row = None if apart or not parts else _row(found, parts, matrices, rows)
     answer = Yes(_K) if row is not None else _width(found, matrices, rows)
     if isinstance(answer, No):
@@ -294,20 +294,20 @@ def _row_by_row(
     matrices: Sequence[Matrix],
     scalars: Scalars,
     rows: Rows,
-) -> Answer[_Normal] | None:
-    """The loop that a term is whose rows lie at places that are loaded: one in each iteration."""
-    if len(found.places) != 1 or math.prod(shape_of(found.kind)) < rows.matrix or term.ranges[0].extent.constant == 1:
-        return None
-    if not found.loops or not found.reduces:
-        return None  # it is in normal form, or goes over a few rows
-    known = loaded_rows(matrices, raising, term.ranges[0], scalars)
-    blocks = Blocks.of(term.ranges[0], 1, scalars)
+    no: No,
+) -> Answer[_Normal]:
+    """The loop that a term is whose rows lie at places that are loaded, one in each iteration; else `no`."""
+    (r,) = term.ranges
+    is_row = len(found.places) == 1 and math.prod(shape_of(found.kind)) >= rows.matrix
+    if not is_row or not found.loops or not found.reduces or r.extent.constant == 1:
+        return no  # it is in normal form, or goes over a few rows
+    known, blocks = loaded_rows(matrices, raising, r, scalars), Blocks.of(r, 1, scalars)
     if not known or blocks is None:
-        return None
+        return no
     for matrix in known:
         matrix.kind = tile_type(matrix.shape, element_type(matrix.kind))
     own, mask = known[: len(value.leaves)], known[len(value.leaves) :]
-    return Yes(_Normal(found, value, [], own, mask[0] if mask else None, None, term.ranges[0].extent, blocks))
+    return Yes(_Normal(found, value, [], own, mask[0] if mask else None, None, r.extent, blocks))
 
 
 def _is_masked_apart(nothing: int, term: Term, matrices: Sequence[Matrix]) -> bool:

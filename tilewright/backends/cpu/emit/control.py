@@ -12,6 +12,7 @@ scalars by value and tiles by address; the callee's scratch lies behind the call
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -63,8 +64,7 @@ def _emit_body(low: FunctionLowering, plan: BlockPlan, tiles: dict[SSAValue, Buf
 @emits(ForOp)
 def emit_for(low: FunctionLowering, step: Step) -> None:
     """`scf.for`; the counter that the program has goes to its own end, in 64 bits."""
-    op, ev, f = step.op, low.ev, low.f
-    assert isinstance(op, ForOp)
+    op, ev, f = cast("ForOp", step.op), low.ev, low.f
     body = op.body.block
     tiles: dict[SSAValue, Buffer] = {body.args[number + 1]: buffer for number, buffer in step.detail.items()}
     caches = [cache for cache in low.plan.caches if cache.place is op]
@@ -73,7 +73,7 @@ def emit_for(low: FunctionLowering, step: Step) -> None:
         _emit_joined(low, step, dot, caches)
         return
     if step.bodies[0].strips is not None:
-        emit_strips(low, step, tiles)
+        emit_strips(low, op, step.bodies[0], tiles)
         return
     if caches:
         iterations = _iterations(low, *bounds_of(ev, op))

@@ -22,7 +22,7 @@ from tilewright.backends.cpu.emit.counting import Counting, bind, scalars_of
 from tilewright.backends.cpu.emit.masks import Masks
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.lanes import strip_chunks, vectorised
-from tilewright.backends.cpu.plan.steps import Buffer, EndStep, ScalarStep, Step
+from tilewright.backends.cpu.plan.steps import BlockPlan, Buffer, EndStep, GroupStep, ScalarStep
 from tilewright.backends.cpu.plan.subjects import VECTORS
 from tilewright.backends.llvm.types import I64, V, const
 from tilewright.ir.types import element_type, ir_name, is_pointer
@@ -32,31 +32,32 @@ from tilewright.ops.control import ForOp
 Loop = tuple[int, int, int]  # dim, extent and step
 
 
-def emit_strips(low: FunctionLowering, step: Step, tiles: dict[SSAValue, Buffer]) -> None:
+def emit_strips(low: FunctionLowering, op: ForOp, body: BlockPlan, tiles: dict[SSAValue, Buffer]) -> None:
     """A loop, strip by strip.
 
     Args:
         low: the function.
-        step: the loop.
+        op: the loop.
+        body: the plan of its body.
         tiles: where what it carries lies before and behind it, by argument of its body.
     """
     before = dict(low.ev.placed)
     low.ev.place(tiles)
-    low.ev.place(step.bodies[0].placed)
-    assert step.bodies[0].strips is not None
-    with computing(low.ev, step.bodies[0].strips):
-        _Strips(low, step, tiles).emit()
+    low.ev.place(body.placed)
+    assert body.strips is not None
+    with computing(low.ev, body.strips):
+        _Strips(low, op, body, body.strips, tiles).emit()
     low.ev.restore(before)
     low.ev.enter(Nest())
 
 
 class _Strips:
-    def __init__(self, low: FunctionLowering, step: Step, tiles: dict[SSAValue, Buffer]) -> None:
-        assert isinstance(step.op, ForOp) and step.bodies[0].strips is not None
-        self.low, self.ev, self.f, self.tiles = low, low.ev, low.f, tiles
-        self.op, self.group = step.op, step.bodies[0].strips
-        self.scalars = [s for s in step.bodies[0].steps if isinstance(s, ScalarStep)]
-        (end,) = [s.op for s in step.bodies[0].steps if isinstance(s, EndStep)]
+    def __init__(
+        self, low: FunctionLowering, op: ForOp, body: BlockPlan, group: GroupStep, tiles: dict[SSAValue, Buffer]
+    ) -> None:
+        self.low, self.ev, self.f, self.op, self.group, self.tiles = low, low.ev, low.f, op, group, tiles
+        self.scalars = [step for step in body.steps if isinstance(step, ScalarStep)]
+        (end,) = [step.op for step in body.steps if isinstance(step, EndStep)]
         assert end is not None
         self.end = end
         numbers = {buffer: argument for argument, buffer in tiles.items()}

@@ -144,7 +144,7 @@ def _strips(context: FunctionContext, block: Block, order: list[Step], own: dict
     """The pass of a loop's body, if the loop may run strip by strip."""
     loop = block.parent_op()
     kinds = GroupStep | ScalarStep | EndStep  # dots have planners of their own, and so have loops in the loop
-    if not own or not isinstance(loop, ForOp) or not all(isinstance(step, kinds) for step in order):
+    if not own or loop is None or not all(isinstance(step, kinds) for step in order):
         return None
     return context.decisions.note(STRIPS, loop, plan_strips(context, block, order, own))
 

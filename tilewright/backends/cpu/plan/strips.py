@@ -24,10 +24,10 @@ from tilewright.backends.cpu.plan.lanes import Chunking, strip_chunks
 from tilewright.backends.cpu.plan.steps import GroupStep, MaterializeSink, Step
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
+from tilewright.ir.effect_traits import access_of, mask_of
 from tilewright.ir.types import element_type, is_pointer
 from tilewright.ir.values import defining_op, is_made_inside, is_tile
-from tilewright.ir.walk import among
-from tilewright.ops.memory import LoadOp, is_volatile
+from tilewright.ops.memory import is_volatile
 
 
 def plan_strips(
@@ -50,7 +50,7 @@ def plan_strips(
     places = [context.demands.placed[tile] for tile in own.values()]
     if not group.is_only(MaterializeSink) or any(sink.targets[0] not in places for sink in group.sinks):
         return No("an iteration makes other tiles than those that go on", group.place)
-    if any(step.writes for step in order) or any(map(is_volatile, among(block.ops, LoadOp))):
+    if any(step.writes for step in order) or any(map(is_volatile, block.ops)):
         return No("an iteration does what must happen in the order of the iterations")
     if any(is_pointer(element_type(tile.type)) for tile in own.values()):
         return No("it carries a tile of pointers")
@@ -64,7 +64,7 @@ def plan_strips(
         return No(f"every strip would make {describe_op(again)} again", again)
     if len(loads) >= tuning.ROWS_ACROSS:
         return No(f"an iteration loads {len(loads)} tiles for what it reads and writes in scratch once")
-    masked = [load for load in loads if load.mask is not None and is_made_inside(load.mask, loop)]
+    masked = [load for load in loads if (mask := mask_of(load)) is not None and is_made_inside(mask, loop)]
     if masked and not context.isa.has_masks:
         return No("masks that iterations make would be looked at element by element", masked[0])
     return Yes(group, "strips of the tile stay in registers for all iterations")
@@ -84,8 +84,8 @@ def _made_again(context: FunctionContext, loop: Operation, group: GroupStep, chu
     return None
 
 
-def _loads(context: FunctionContext, group: GroupStep) -> list[LoadOp]:
+def _loads(context: FunctionContext, group: GroupStep) -> list[Operation]:
     """What an iteration loads for an element, once for each place."""
     walks = (context.demands.walk(root, identity(shape)) for root, shape in group.roots() if is_tile(root))
-    keys = dict.fromkeys(key for walk in walks for key in walk)
-    return among([defining_op(value) for value, _ in keys], LoadOp)
+    made = (defining_op(value) for value, _ in dict.fromkeys(key for walk in walks for key in walk))
+    return [op for op in made if op is not None and access_of(op) is not None]
