@@ -391,6 +391,8 @@ def families(device: str) -> Iterator[Callable[[], Family]]:
     yield lambda: forms_of_strangers.scaled_blocks(512 * (8 if cuda else 1), 512, 512, device)
     yield lambda: forms_of_strangers.convolution(28 * (4 if cuda else 1), 64, device)
     yield lambda: forms_of_strangers.weight_gradient(1024 * scale, 1000, device)
+    for columns in (256, 200):
+        yield partial(forms_of_strangers.sums_of_table_rows, 1024 * scale, columns, device)
     yield lambda: forms_of_strangers.rotation(1024 * scale, 8, 64, device)
     yield lambda: forms_of_strangers.nibbles(512 * scale, 4096, device)
     yield lambda: forms_of_strangers.sampling(8, 256, 500, 500, device)

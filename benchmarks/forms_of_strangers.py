@@ -6,7 +6,7 @@ import torch
 
 from benchmarks.form_family import Family, kernels_of, launch, launched
 from tests.backends.cpu.flat_rows import cropped, cropped_rows, flipped
-from tests.decisions import hold_outs, more_hold_outs, persistent, sampled, short, strangers
+from tests.decisions import bags, hold_outs, more_hold_outs, persistent, sampled, short, strangers
 
 
 def added_products(m: int, n: int, k: int, device: str) -> Family:
@@ -111,6 +111,19 @@ def sampling(channels: int, size: int, rows: int, columns: int, device: str) -> 
     how = {"mode": "bilinear", "padding_mode": "border", "align_corners": True}
     rival = lambda: torch.nn.functional.grid_sample(picture, places, **how)  # noqa: E731
     return Family(f"bilinear samples {channels}x{rows}x{columns}", forms, out, rival, tolerance=1e-5)
+
+
+def sums_of_table_rows(count: int, columns: int, device: str) -> Family:
+    """Weighted sums of up to 63 rows of a table, at places that are loaded."""
+    lengths = torch.randint(0, 64, (count,), device=device)
+    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    ids = torch.randint(0, 2000, (int(offsets[-1]),), device=device)
+    weights, table = torch.rand(len(ids), device=device), torch.randn(2000, columns, device=device)
+    out, block = torch.zeros(count, columns, device=device), 1 << (columns - 1).bit_length()
+    forms = launched(bags.BAGS, (count,), ids, offsets, weights, table, out, columns, block, 16)
+    how = {"mode": "sum", "per_sample_weights": weights}
+    rival = lambda: torch.nn.functional.embedding_bag(ids, table, offsets[:-1], **how)  # noqa: E731
+    return Family(f"sums of table rows {count}x{columns}", forms, out, rival, tolerance=1e-5)
 
 
 def one_row(columns: int, device: str) -> Family:

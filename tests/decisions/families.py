@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.decisions.add import ADD
+from tests.decisions.bags import BAGS
 from tests.decisions.examples import example_kernels
 from tests.decisions.further import FURTHER
 from tests.decisions.generated import GENERATED
@@ -36,7 +37,7 @@ CASES = [(family, target) for family, targets in FAMILIES.items() for target in 
 _SPELLINGS = {
     "add": ADD, "softmax": SOFTMAX, "layer_norm": LAYER_NORM, "matmul": MATMUL + ROLES, "others": OTHERS,
     "further": FURTHER,
-    "matvec": MATVEC, "rows": ROWS + SHORT, "generated": GENERATED,
+    "matvec": MATVEC, "rows": ROWS + SHORT + BAGS, "generated": GENERATED,
     "strangers": STRANGERS + PERSISTENT + SCALED_BLOCKS + OTHER_LOOPS + SAMPLED,
 }  # fmt: skip
 

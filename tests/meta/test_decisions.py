@@ -21,11 +21,14 @@ PLANNERS = {
     "cpu/plan/loop_distribution.py": {"_apart": "DISTRIBUTED"},
     "cpu/plan/unroll_loops.py": {"_short": "UNROLLED"},
     "cpu/plan/single_trips.py": {"_version": "SINGLE_TRIPS"},
+    "cpu/plan/strips.py": {"plan_strips": "STRIPS"},
     "cpu/plan/direct_epilogue_store.py": {"_where": "DIRECT_STORE"},
     "passes/delinearize.py": {"_nested": "DELINEARIZED"},
     "loops/sink_prefetched_loads.py": {"_recognise": "SUNK_LOADS", "_matrix": "SUNK_LOADS"},
     "loops/dot_loops.py": {"_normal": "DOT_LOOPS", "_of_term": "DOT_LOOPS", "_operands": "DOT_LOOPS"},
-    "loops/reduction_loops.py": dict.fromkeys(("_normal", "_one", "_of_term", "_width"), "REDUCTION_LOOPS"),
+    "loops/reduction_loops.py": dict.fromkeys(
+        ("_normal", "_one", "_of_term", "_row_by_row", "_width"), "REDUCTION_LOOPS"
+    ),
     "loops/operands.py": {**dict.fromkeys(("of", "_take", "_line"), "DOT_LOOPS"), "product": "REDUCTION_LOOPS"},
     "analysis/recurrences.py": {"how_it_runs": "LOOP", "contraction": "CONTRACTION"},
     "cpu/emit/answers.py": {"_reach": "ACCESS", "_combined": "REDUCTION"},

@@ -41,7 +41,12 @@ from tilewright.passes.building import Builder
 from tilewright.passes.placed_loads import load_at
 from tilewright.passes.trip_count import Preheader
 
-_MADE = (DivSIOp, MaxSIOp, MinSIOp, RemSIOp)  # wider numbers give the same, where narrower ones do not wrap
+MADE = (
+    DivSIOp,
+    MaxSIOp,
+    MinSIOp,
+    RemSIOp,
+)  # what scalars may be made by: wider numbers give the same, where narrower ones do not wrap
 
 
 class Scalars:
@@ -96,7 +101,7 @@ class Scalars:
         return self._known[atom.value]
 
     def _made(self, node: Node) -> SSAValue | None:
-        if not isinstance(node, Apply) or node.op not in _MADE:
+        if not isinstance(node, Apply) or node.op not in MADE:
             return None
         operands = [self.poly(operand) if isinstance(operand, Poly) else None for operand in node.operands]
         left, right = operands
@@ -156,15 +161,19 @@ class Matrix:
             return No("it begins elsewhere in each iteration", self.pattern)
         if ir_name(self._base.type.pointee) != self.load.type:
             return No("its addresses are cast", self.pattern)
-        rest, size = self.load.offset, pointee_bytes(self._base.type)
+        return self._placed(scalars, pointee_bytes(self._base.type))
+
+    def _placed(self, scalars: Scalars, size: int) -> No | None:
+        """Finds values for places and conditions; or why there are none."""
+        rest = self.load.offset
         for dim in self.dims:
-            stride = _stride(self.load.offset, dim)
-            made = None if stride is None or not _is_scalar(stride, self.dims) else scalars.poly(stride)
+            stride = stride_along(self.load.offset, dim)
+            made = None if stride is None or not is_scalar(stride, self.dims) else scalars.poly(stride)
             if stride is None or made is None:
                 return No("its strides are no scalars", self.pattern)
             rest = rest - stride * dim
             self._strides.append(made)
-        offset = scalars.poly(rest) if _is_scalar(rest, self.dims) else None
+        offset = scalars.poly(rest) if is_scalar(rest, self.dims) else None
         if offset is None:
             return No("its addresses are made of what the loop computes", self.pattern)
         self._offset = offset
@@ -175,11 +184,11 @@ class Matrix:
     def _bound(self, condition: Node, scalars: Scalars) -> No | None:
         """Takes in a condition as an upper bound of a row or a column."""
         poly = condition.poly if isinstance(condition, Below) else None
-        own = [] if poly is None else [n for n, dim in enumerate(self.dims) if not _is_scalar(poly, (dim,))]
+        own = [] if poly is None else [n for n, dim in enumerate(self.dims) if not is_scalar(poly, (dim,))]
         if poly is None or len(own) > 1:
             return No("a part of its mask does not compare one place", self.pattern)
         number = own[0] if own else 1 if self.along == 0 else 0  # `0 < n` is no bound that moves with the tile
-        stride = _stride(poly, self.dims[number])
+        stride = stride_along(poly, self.dims[number])
         rest = None if stride is None else scalars.poly(stride * self.dims[number] - poly)
         if rest is None or stride is None or (own and stride.constant != 1):
             return No("a part of its mask is no upper bound of rows or columns", self.pattern)
@@ -252,11 +261,12 @@ def _times_in(remainder: Poly, quotient: Symbol, poly: Poly) -> Poly | None:
     return times
 
 
-def _stride(poly: Poly, dim: Poly) -> Poly | None:
+def stride_along(poly: Poly, dim: Poly) -> Poly | None:
     """What a place along a dim is multiplied by."""
     (atom,) = dim.atoms or (None,)
     return Poly.number(0) if atom is None else poly.coefficient(atom)
 
 
-def _is_scalar(poly: Poly, dims: Sequence[Poly]) -> bool:
+def is_scalar(poly: Poly, dims: Sequence[Poly]) -> bool:
+    """Whether a polynomial is the same all along dims."""
     return ranges_of(poly).isdisjoint(ranges_of(tuple(dims)))

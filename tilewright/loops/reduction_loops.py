@@ -32,6 +32,7 @@ from tilewright.ir.values import defining_op, is_inside, is_tile, property_int
 from tilewright.ir.walk import ancestors, walk
 from tilewright.loops.arithmetic import conjunction
 from tilewright.loops.blocks import Blocks, beside
+from tilewright.loops.loaded_rows import LoadedRow, loaded_rows
 from tilewright.loops.lowering import Matrix, Scalars
 from tilewright.loops.masked_rests import with_rest, without_rest
 from tilewright.loops.nest import ZERO, Index, Load, Node, Opaque, Poly, as_element, is_apart
@@ -93,7 +94,7 @@ class _Normal:
     found: Reduction
     value: Computed
     parts: list[Computed]
-    matrices: list[Matrix]
+    matrices: Sequence[Matrix]
     mask: Matrix | None
     row: int | None
     range: Poly
@@ -148,6 +149,8 @@ def _normal(raising: Raising, group: Sequence[Reduction], rows: Rows) -> Answer[
     first = normals[0]
     along = all(matrix.goes_along for matrix in first.matrices)
     what = "elements of a dot" if first.is_dot else "elements of a row" if along else "elements"
+    if isinstance(first.matrices[0], LoadedRow):
+        return Yes(normals, "one row at a time, at the place that is loaded for it")
     return Yes(normals, f"{first.blocks.size} {what} at a time")
 
 
@@ -298,17 +301,16 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
         matrices, parts = [matrix for matrix, _ in pairs], [part for _, part in pairs]
         if [matrix.along for matrix in matrices] != [1, 0] or any(ZERO in matrix.dims for matrix in matrices):
             return No("its factors are no rows and columns", found.root)
-    if size > 1 and len({matrix.shape[0] for matrix in matrices}) > 1 and not parts:
-        return No("several rows share what it loads", found.root)
     known, apart = list(matrices), _is_masked_apart(nothing, term, matrices)
     if apart and len(found.places) == 2:
         return No("a condition of rows and columns together is that of no factor", found.root)
     if apart:
         known.append(_matrix(found, matrices[0].load, value.leaves[0].load, term, Poly.atom(r), whole=True))
-    for matrix in known:
-        no = matrix.find(scalars)
-        if no is not None:
-            return no
+    shared = size > 1 and len({matrix.shape[0] for matrix in matrices}) > 1 and not parts
+    no = No("several rows share what it loads", found.root) if shared else None
+    no = no or next((no for matrix in known if (no := matrix.find(scalars)) is not None), None)
+    if no is not None:
+        return _row_by_row(raising, found, term, value, known, scalars, rows, no)
     row = None if apart or not parts else _row(found, parts, matrices, rows)
     answer = Yes(_K) if row is not None else _width(found, matrices, rows)
     if isinstance(answer, No):
@@ -323,6 +325,30 @@ def _of_term(raising: Raising, found: Reduction, term: Term, value: Computed, ro
     mask = None if blocks.limit is None and not term.condition.parts else known[len(matrices) :]
     normal = _Normal(found, value, parts, matrices, mask[0] if mask else None, row, r.extent, blocks, rest)
     return Yes(normal)
+
+
+def _row_by_row(
+    raising: Raising,
+    found: Reduction,
+    term: Term,
+    value: Computed,
+    matrices: Sequence[Matrix],
+    scalars: Scalars,
+    rows: Rows,
+    no: No,
+) -> Answer[_Normal]:
+    """The loop that a term is whose rows lie at places that are loaded, one in each iteration; else `no`."""
+    (r,) = term.ranges
+    is_row = len(found.places) == 1 and math.prod(shape_of(found.kind)) >= rows.matrix
+    if not is_row or not found.loops or not found.reduces or r.extent.constant == 1:
+        return no  # it is in normal form, or goes over a few rows
+    known, blocks = loaded_rows(matrices, raising, r, scalars), Blocks.of(r, 1, scalars)
+    if not known or blocks is None:
+        return no
+    for matrix in known:
+        matrix.kind = tile_type(matrix.shape, element_type(matrix.kind))
+    own, mask = known[: len(value.leaves)], known[len(value.leaves) :]
+    return Yes(_Normal(found, value, [], own, mask[0] if mask else None, None, r.extent, blocks))
 
 
 def _is_masked_apart(nothing: int, term: Term, matrices: Sequence[Matrix]) -> bool:
@@ -456,7 +482,8 @@ def _combined(
     mask = None if normal.mask is None else normal.mask.inside(at, limit, anchor)
     if mask is not None:
         tile = b.choose(b.viewed(mask, with_element(tile.type, i1)), tile, b.number(found.neutral, tile.type))
-    total = b.reduced(found.combine, tile, len(rows), found.properties)
+    one = normal.blocks.size == 1
+    total = b.viewed(tile, carried.type) if one else b.reduced(found.combine, tile, len(rows), found.properties)
     made = found.combine.create(
         operands=[carried, total], result_types=[carried.type], properties=dict(found.properties)
     )

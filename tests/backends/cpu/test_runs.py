@@ -95,7 +95,7 @@ def compiled(kernel: Any, family: str, element: str, columns: int, block: int) -
 
 
 @pytest.mark.parametrize(
-    ("family", "kernel", "sizes"), in_pairs(FAMILIES, KERNELS, [(32, 128), (64, 32), (48, 256), (5, 64)])
+    ("family", "kernel", "sizes"), in_pairs(FAMILIES, KERNELS, [(32, 128), (64, 32), (48, 256), (5, 64), (256, 1024)])
 )
 def test_rows_by_number(family: str, kernel: Any, sizes: tuple[int, int]) -> None:
     columns, block = sizes
@@ -129,3 +129,10 @@ def test_runs_are_loaded_as_vectors(kernel: Any) -> None:
 def test_runs_of_rows_that_no_power_of_two_divides_far_are_vectors() -> None:
     assert not gathers(compiled(whole_blocks, "avx512", "fp32", 48, 256))
     assert gathers(compiled(whole_blocks, "avx512", "fp32", 5, 64))
+
+
+@pytest.mark.parametrize(("kernel", "columns", "loads"), [(whole_blocks, 256, 8), (whole_blocks, 64, 2)])
+def test_chunks_of_a_row_are_written_out(kernel: Any, columns: int, loads: int) -> None:
+    """All that lie in one; what asks memory ahead follows an instruction, which would go on behind the row."""
+    text = compiled(kernel, "avx512", "fp32", columns, 1024).program.llvm
+    assert max(block.count("load <32 x float>") for block in text.split("br label")) == loads

@@ -96,8 +96,8 @@ class _Chooser:
             self._of_products()
         else:
             self.sizes |= {axis.size: axis.block for axis in self.inner if type(axis.block) is int}
-        contiguous = _contiguous(self.nodes)
-        for axis in sorted(self.inner, key=lambda axis: (axis.id not in contiguous, -axis.id)):
+        contiguous, wide = _contiguous(self.nodes), _contiguous(self.nodes, most=True)
+        for axis in sorted(self.inner, key=lambda axis: (axis.id not in wide, axis.id not in contiguous, -axis.id)):
             self._take(axis, max(8, min(self.wanted.inner, self.wanted.tile // self.whole(axis))))
         width = self.whole()
         columns = _contiguous([node for node in self.nodes if self._is_wide(node, width)])
@@ -270,11 +270,18 @@ def _along(value: Value, axis: Axis) -> bool:
     return any(axis.size in dim.cut.atoms for dim in value.dims)
 
 
-def _contiguous(nodes: list[Node]) -> set[int]:
-    """The numbers of the axes along which elements that are loaded or stored lie beside each other."""
+def _contiguous(nodes: list[Node], *, most: bool = False) -> set[int]:
+    """The numbers of the axes along which elements that are loaded or stored lie beside each other.
+
+    Args:
+        nodes: of the kernel.
+        most: whether only tiles of the most dimensions count: rows of a table do, what says which rows does not.
+    """
+    accesses = [node for node in nodes if node.op in ("load", "store") and isinstance(node.args[0], HostTensor)]
+    dims = {id(node): len([entry for entry in node.args[1] if entry.kind != "scalar"]) for node in accesses}
     found = set()
-    for node in nodes:
-        if node.op in ("load", "store") and isinstance(node.args[0], HostTensor):
+    for node in accesses:
+        if not most or dims[id(node)] == max(dims.values()):
             for entry, stride in zip(node.args[1], node.args[0].stride, strict=True):
                 if entry.kind == "tile" and type(stride) is int and stride == 1:
                     found.add(entry.what)

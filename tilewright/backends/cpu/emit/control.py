@@ -12,17 +12,18 @@ scalars by value and tiles by address; the callee's scratch lies behind the call
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tilewright.analysis.iterations import counter_of
 from tilewright.analysis.waiting import may_wait
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.emit.context import FunctionLowering, JoinedIterations, emits
+from tilewright.backends.cpu.emit.counting import Counting, bind, bounds_of, scalars_of
 from tilewright.backends.cpu.emit.dot import kept
 from tilewright.backends.cpu.emit.dot.iterations import begin_iteration
 from tilewright.backends.cpu.emit.dot.place import choose_place
-from tilewright.backends.cpu.emit.evaluator import Evaluator
+from tilewright.backends.cpu.emit.strips import emit_strips
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.dot_step import DotDetail, joined_dot
 from tilewright.backends.cpu.plan.pack_cache import PackCache
@@ -35,16 +36,6 @@ from tilewright.ir.types import element_type, ir_name
 from tilewright.ir.values import is_tile
 from tilewright.ops.control import ForOp, IfOp, WhileOp
 from tilewright.ops.function import BranchOp, CallOp, CondBranchOp, ReturnOp, UnreachableOp
-
-
-def scalars_of(ev: Evaluator, values: Sequence[SSAValue]) -> list[V]:
-    """LLVM values of the scalars among `values`."""
-    return [ev.scalar(value) for value in values if not is_tile(value)]
-
-
-def bind(ev: Evaluator, names: Sequence[SSAValue], values: Sequence[V]) -> None:
-    """Give the scalars among `names` their values."""
-    ev.scalars.update(zip([name for name in names if not is_tile(name)], values, strict=True))
 
 
 def emit_block(low: FunctionLowering, plan: BlockPlan) -> Operation | None:
@@ -73,41 +64,30 @@ def _emit_body(low: FunctionLowering, plan: BlockPlan, tiles: dict[SSAValue, Buf
 @emits(ForOp)
 def emit_for(low: FunctionLowering, step: Step) -> None:
     """`scf.for`; the counter that the program has goes to its own end, in 64 bits."""
-    op, ev, f = step.op, low.ev, low.f
-    assert op is not None
-    body = op.regions[0].block
-    lower, upper, stride = (ev.scalar(value) for value in op.operands[:3])
-    widen = "zext" if op.properties.get("unsignedCmp") is not None else "sext"
-    lo, hi, by = (f.cast(widen, value, I64) for value in (lower, upper, stride))
-    counter = lower.type
+    op, ev, f = cast("ForOp", step.op), low.ev, low.f
+    body = op.body.block
     tiles: dict[SSAValue, Buffer] = {body.args[number + 1]: buffer for number, buffer in step.detail.items()}
     caches = [cache for cache in low.plan.caches if cache.place is op]
     dot = joined_dot(step)
     if dot is not None:
         _emit_joined(low, step, dot, caches)
         return
+    if step.bodies[0].strips is not None:
+        emit_strips(low, op, step.bodies[0], tiles)
+        return
     if caches:
-        iterations = _iterations(low, lo, hi, by)
+        iterations = _iterations(low, *bounds_of(ev, op))
         for cache in caches:
             kept.enter(low, cache, iterations)
-    found = counter_of(op)  # type: ignore[arg-type]
-    counted = bool(caches) or (found is not None and not found.alone)  # beside the counter of the program
-    if found is not None:
-        ends = (found.first, found.end, found.step)
-        lo, hi, by = (const(I64, v) if isinstance(v, int) else f.cast("sext", ev.scalar(v), I64) for v in ends)
+    counting = Counting(ev, op, numbered=bool(caches))
     firsts = scalars_of(ev, op.operands[3:])
-    with f.loop(lo, hi, by, init=[*firsts, *[const(I64, 0)] * counted], unroll=False) as loop:
+    with f.loop(*counting.ends, init=[*firsts, *counting.init], unroll=False) as loop:
         if caches:
             low.iterations[op] = loop.values[-1]
-        index = f.cast("trunc", loop.index, counter) if counter.bits < 64 else loop.index
-        ev.scalars[body.args[0]] = index
-        if found is not None:
-            ev.scalars.update(dict.fromkeys(found.values, index))
-            if counted:
-                ev.scalars[body.args[0]] = f.cast("trunc", loop.values[-1], counter)
+        following = counting.begin(loop.index, loop.values[len(firsts) :])
         bind(ev, body.args[1:], loop.values[: len(firsts)])
         end = _emit_body(low, step.bodies[0], tiles)
-        loop.next(*scalars_of(ev, end.operands), *[f.add(iteration, 1) for iteration in loop.values[len(firsts) :]])
+        loop.next(*scalars_of(ev, end.operands), *following)
     bind(ev, op.results, loop.results[: len(firsts)])
 
 
@@ -124,9 +104,7 @@ def _emit_joined(low: FunctionLowering, step: Step, dot: DotDetail, caches: Sequ
     op = joined.loop
     choose_place(low, dot)
     body = op.body.block
-    lower, upper, stride = (ev.scalar(value) for value in op.operands[:3])
-    widen = "zext" if op.properties.get("unsignedCmp") is not None else "sext"
-    lo, hi, by = (f.cast(widen, value, I64) for value in (lower, upper, stride))
+    lo, hi, by = bounds_of(ev, op)
     iterations = _iterations(low, lo, hi, by)
     for cache in caches:
         kept.enter(low, cache, f.op("sdiv", f.add(iterations, joined.factor - 1), const(I64, joined.factor)))

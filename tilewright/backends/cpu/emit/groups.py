@@ -35,7 +35,14 @@ from tilewright.backends.cpu.emit.reduce import Reduction
 from tilewright.backends.cpu.emit.source_lines import at_line_of, loaded_by
 from tilewright.backends.cpu.emit.values import Nest
 from tilewright.backends.cpu.plan.direct_epilogue_store import DirectStore
-from tilewright.backends.cpu.plan.lanes import Chunking, chunk_pieces, make_chunking, row_pieces, vectorised
+from tilewright.backends.cpu.plan.lanes import (
+    Chunking,
+    chunk_pieces,
+    chunks_of_a_run,
+    make_chunking,
+    row_pieces,
+    vectorised,
+)
 from tilewright.backends.cpu.plan.sides import Sides, plan_sides
 from tilewright.backends.cpu.plan.steps import Buffer, CopySink, MaterializeSink, ReduceSink, Sink, Step, StoreSink
 from tilewright.backends.cpu.plan.subjects import NONTEMPORAL, TAIL, VECTORS
@@ -294,18 +301,31 @@ class _GroupNest:
 
     def _unmasked(self, dim: int, begin: V, limit: V, chunk: int, flat: list[V]) -> list[V]:
         """The chunks in which masks hold; twice, if their stores may go past the caches."""
-        chunks = lambda: self._loop(dim, begin, limit, chunk, flat)  # noqa: E731
-        return past_caches(self.ev, self.step, self.chunking, self.streamed, chunks)
+        f, ev = self.f, self.ev
+        count = 1 if self.reductions else chunks_of_a_run(self.step, self.chunking, dim, ev.placed, ev.analysis)
 
-    def _loop(self, dim: int, lo: V, hi: V | int, chunk: int, carried: list[V], kept: Sequence[int] = ()) -> list[V]:
-        """Chunks `lo` to `hi`; gives the accumulators, and what some sinks took in last."""
-        with self.f.loop(lo, hi, chunk, init=carried, unroll=False) as loop:
-            self.ev.open(dim, loop.index)
-            values = self._values()
-            results = self._taken_in(self._regrouped(loop.values), values, loop.index)
-            last = [self.f.splat(v, self.chunking.lanes) for number in kept for v in values[number]]
-            loop.next(*[v for result in results for v in result], *last)
-        self.ev.close(dim)
+        def chunks() -> list[V]:
+            whole = limit if count == 1 else f.add(begin, f.and_(f.sub(limit, begin), -count * chunk))
+            values = self._loop(dim, begin, whole, chunk, flat, count=count)
+            is_all = whole is limit or (whole.const is not None and whole.const == limit.const)
+            return values if is_all else self._loop(dim, whole, limit, chunk, values)
+
+        return past_caches(ev, self.step, self.chunking, self.streamed, chunks)
+
+    def _loop(
+        self, dim: int, lo: V, hi: V | int, chunk: int, carried: list[V], kept: Sequence[int] = (), count: int = 1
+    ) -> list[V]:
+        """Chunks `lo` to `hi`, `count` in an iteration; gives the accumulators, and what some sinks took in last."""
+        with self.f.loop(lo, hi, chunk * count, init=carried, unroll=False) as loop:
+            flat = loop.values
+            for number in range(count):
+                index = self.f.add(loop.index, number * chunk) if number else loop.index
+                self.ev.open(dim, index)
+                values = self._values()
+                flat = [v for result in self._taken_in(self._regrouped(flat), values, index) for v in result]
+                last = [self.f.splat(v, self.chunking.lanes) for sink in kept for v in values[sink]]
+                self.ev.close(dim)
+            loop.next(*flat, *last)
         return loop.results
 
     def _regrouped(self, flat: Sequence[V]) -> list[list[V]]:

@@ -86,7 +86,8 @@ class Masks:
         self.ev, self.dim = ev, dim
         holds: list[tuple[SSAValue, Index]] = []
         comparisons, pointers = _comparisons(ev, step, indices)
-        self.scalars = [key for key, asked in comparisons.items() if asked and isinstance(defining_op(key[0]), SplatOp)]
+        splats = [key for key in comparisons if isinstance(defining_op(key[0]), SplatOp)]
+        self.scalars = [key for key in splats if comparisons[key] and ev.has_all([key[0]])]
         comparisons = {key: asked for key, asked in comparisons.items() if not isinstance(defining_op(key[0]), SplatOp)}
         answers = [(key, self._known_below(*key), asked) for key, asked in comparisons.items()]
         self.analysis: AffineAnalysis | None = None
@@ -183,9 +184,10 @@ class Masks:
         )
 
     def _is_known(self, form: Form) -> bool:
-        """Whether a form grows in known steps along the innermost loop and the lanes."""
+        """Whether a form is made of what is computed already, and grows in known steps along the innermost loop and the
+        lanes."""
         own = (self.dim, LANE)
-        return all(
+        return self.ev.has(form) and all(
             stride.constant is not None or not any(field.src in own for field in coord)
             for coord, stride in form.coords.items()
         )

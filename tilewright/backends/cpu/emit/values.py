@@ -7,12 +7,12 @@ on top of this, `memory.py` addresses.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
 
-from tilewright.analysis.affine import AffineAnalysis, Atom, Poly
+from tilewright.analysis.affine import AffineAnalysis, Atom, Form, Poly
 from tilewright.analysis.axis import ElementFacts
 from tilewright.analysis.bounds import FAR, wide_numbers
 from tilewright.analysis.constants import constant_of
@@ -22,9 +22,10 @@ from tilewright.backends.llvm.casts import from_working_float, storage
 from tilewright.backends.llvm.module import Function
 from tilewright.backends.llvm.types import F32, I8, I32, I64, T, V, const, const_vector, zero
 from tilewright.base.errors import InternalError
+from tilewright.base.order import reached
 from tilewright.ir.decisions import Decisions
 from tilewright.ir.types import element_type, ir_name
-from tilewright.ir.values import defining_op
+from tilewright.ir.values import defining_op, is_tile, operands_of
 from tilewright.ops.function import PoisonOp
 
 DUMMY_BYTES = 2048
@@ -168,6 +169,20 @@ class Values(ABC):
             made = zero(storage(ir_name(value.type))) if number is None else self.constant(value, number)
             found = self.scalars[value] = made
         return found
+
+    def has(self, form: Form) -> bool:
+        """Whether all that a form is made of has been computed; what iterations of an open loop compute has not."""
+        atoms = [atom for poly in (form.constant, *form.coords.values()) for atom in poly.atoms()]
+        return self.has_all([*atoms, *(value for value, _, _ in form.residual)])
+
+    def has_all(self, values: Sequence[SSAValue]) -> bool:
+        """Whether these scalars have been computed, and all that these tiles are made of."""
+
+        def made_of(value: SSAValue) -> Sequence[SSAValue]:
+            return operands_of(op) if is_tile(value) and value not in self.placed and (op := defining_op(value)) else ()
+
+        parts = [value for value in reached(values, made_of) if not is_tile(value)]
+        return all(value in self.scalars or constant_of(value) is not None for value in parts)
 
     def constant(self, value: SSAValue, number: int | float) -> V:
         """The LLVM constant of an element of `value`."""

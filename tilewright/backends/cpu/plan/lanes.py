@@ -203,6 +203,23 @@ def chunk_group(
     return make_chunking(shape, order, cap, enough, step.axis)
 
 
+def strip_chunks(
+    step: Step, isa: CpuFeatures, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
+) -> list[Chunking]:
+    """Chunks of what a loop carries (`plan/strips.py`): of as many elements as half of the registers hold, and for the
+    end of a row of as many as other chunks have, if those are fewer."""
+    votes, _ = survey(step, placed, analysis)
+    widest = max(bit_width(element_type(root.type)) // 8 for root, _ in step.roots())
+    order = sorted((d for d, n in enumerate(step.shape) if n > 1), key=lambda d: (votes[d], d), reverse=True)
+    first, native = order[0] if order else -1, max(1, isa.vector_bytes // 4)
+    most = max(1, isa.vector_registers // 2 // len(step.sinks))
+    caps = (
+        _most_lanes(step, first, isa, widest, placed, analysis, n) for n in (most, min(most, tuning.NATIVE_VECTORS))
+    )
+    wide, narrow = (make_chunking(step.shape, order, 1 << cap.bit_length() - 1, native, step.axis) for cap in caps)
+    return [wide, narrow] if wide.lanes > narrow.lanes and wide.lane_bits.keys() == narrow.lane_bits.keys() else [wide]
+
+
 def _go_on(step: Step, dims: list[int], placed: dict[SSAValue, Buffer], analysis: AffineAnalysis) -> bool:
     """Whether all that a group reads and writes in memory goes on along the second dim where the first one ends."""
     if len(dims) < 2:
@@ -251,14 +268,20 @@ def _is_made_of_elements(value: SSAValue) -> bool:
 
 
 def _most_lanes(
-    step: Step, dim: int, isa: CpuFeatures, widest: int, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
+    step: Step,
+    dim: int,
+    isa: CpuFeatures,
+    widest: int,
+    placed: dict[SSAValue, Buffer],
+    analysis: AffineAnalysis,
+    vectors: int = tuning.NATIVE_VECTORS,
 ) -> int:
-    """Lanes that a chunk along `dim` may have.
+    """Lanes that a chunk along `dim` may have, `vectors` native vectors at most.
 
     More than a scalar part of an address serves would gather what lies side by side.
     """
     native = max(1, isa.vector_bytes // 4)
-    cap = max(4, tuning.NATIVE_VECTORS * isa.vector_bytes // max(4, widest))
+    cap = max(4, vectors * isa.vector_bytes // max(4, widest))
     return min([cap, *(run for run in _runs(step, dim, placed, analysis) if 2 * run >= native)])
 
 
@@ -407,6 +430,21 @@ def _runs(step: Step, dim: int, placed: dict[SSAValue, Buffer], analysis: Affine
             for _, at, _ in analysis.pointer(pointer, index).offset.residual:
                 if lowest := [field.lo for coord in at for field in coord if field.src == dim]:
                     yield 1 << min(lowest)
+
+
+def chunks_of_a_run(
+    step: Step, chunking: Chunking, dim: int, placed: dict[SSAValue, Buffer], analysis: AffineAnalysis
+) -> int:
+    """How many chunks along `dim` are written out, a power of two: as many as lie in a run of elements at a place that
+    is loaded, such as a row of a table; 1 where no address is like that.
+
+    Processors ask memory for what an instruction would read next if it went on as it did: one that goes through row
+    after row asks behind the end of each, those of chunks that are written out do not.
+    """
+    count = max(_runs(step, dim, placed, analysis), default=1) // max(1, chunking.lanes)
+    wanted = len(list(_wanted([root for root, _ in step.roots()], step.shape, placed, analysis)))
+    most = min(count, tuning.UNROLLED_ITERATIONS, tuning.UNROLLED_OPERATIONS // max(1, wanted))
+    return 1 << max(1, most).bit_length() - 1
 
 
 def _vote_address(

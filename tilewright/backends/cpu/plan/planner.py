@@ -38,16 +38,19 @@ from tilewright.backends.cpu.plan.steps import (
     BlockPlan,
     Buffer,
     DotStep,
+    EndStep,
     FunctionPlan,
     GroupStep,
     MaterializeSink,
     OwnSink,
+    ScalarStep,
     ScanSink,
     Step,
     StoreSink,
     tile_buffer,
 )
-from tilewright.backends.cpu.plan.subjects import APART_AT_LAUNCH, FUSION
+from tilewright.backends.cpu.plan.strips import plan_strips
+from tilewright.backends.cpu.plan.subjects import APART_AT_LAUNCH, FUSION, STRIPS
 from tilewright.backends.llvm.features import CpuFeatures
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.base.errors import InternalError
@@ -122,7 +125,9 @@ def plan_block(
     """Plan a block and the regions in it; `targets` and `own` as for `Collector`."""
     collector = Collector(context, block, targets, own)
     order = _Grouping(collector).ordered()
-    share_work(context, order, collector.placed)
+    strips = _strips(context, block, order, own or {})
+    if strips is None:
+        share_work(context, order, collector.placed)
     leave_in_registers(order)
     for step in order:
         if isinstance(step.op, ForOp | IfOp | WhileOp):
@@ -133,7 +138,16 @@ def plan_block(
     # A block of a function with several keeps its placements: later blocks may use its values.
     if block.parent_op() is None or not isinstance(block.parent_op(), FuncOp):
         context.drop(collector.placed)
-    return BlockPlan(block, order, collector.placed)
+    return BlockPlan(block, order, collector.placed, strips)
+
+
+def _strips(context: FunctionContext, block: Block, order: list[Step], own: dict[int, SSAValue]) -> GroupStep | None:
+    """The pass of a loop's body, if the loop may run strip by strip."""
+    loop = block.parent_op()
+    kinds = GroupStep | ScalarStep | EndStep  # dots have planners of their own, and so have loops in the loop
+    if not own or loop is None or not all(isinstance(step, kinds) for step in order):
+        return None
+    return context.decisions.note(STRIPS, loop, plan_strips(context, block, order, own))
 
 
 def _plan_regions(context: FunctionContext, step: Step) -> None:

@@ -260,11 +260,13 @@ class BlockPlan:
         block: the block.
         steps: what runs.
         placed: tile values that live in scratch from some step of this block on, and where.
+        strips: the only pass of a loop's body, if the loop runs strip by strip.
     """
 
     block: Block
     steps: list[Step]
     placed: dict[SSAValue, Buffer] = field(default_factory=dict)
+    strips: GroupStep | None = None
 
 
 @dataclass(eq=False, slots=True)

@@ -12,6 +12,9 @@ UNROLLED = Subject("unrolled loop", "the few iterations of a loop that adds up t
 SINGLE_TRIPS = Subject(
     "loops of one trip", "loops that compute the same are straight-line code for launches in which they run once"
 )
+STRIPS = Subject(
+    "strip-mined loop", "a tile that a loop carries stays in registers, strip by strip, for all iterations"
+)
 UNROLLED_REDUCTION = Subject(
     "unrolled reduction", "a reduction over a dim of a few elements combines its slices, in the pass of who wants them"
 )
@@ -48,9 +51,8 @@ COMBINED = Subject(
 )
 
 SUBJECTS = (
-    DELINEARIZED, CARRIED, UNROLLED, WRAPPED, IF_CONVERTED, SINGLE_TRIPS, SUNK_LOADS, REDUCTION_LOOPS, DISTRIBUTED,
-    DOT_LOOPS, NARROWED, DOT_AS_SUM, SWAPPED, RECIPROCAL, REDUCTION_ORDER,
-    UNROLLED_REDUCTION, INTERLEAVED, DOT, IN_PLACE, ACCUMULATOR,
-    K_STRIPS, KEPT, UNPACKED, DEAD_ROWS, DIRECT_STORE, FUSION, ROWS_FUSED, APART_AT_LAUNCH, MATERIALIZED, VECTORS,
-    UNMASKED, TAIL, NONTEMPORAL, PREFETCHED, COMBINED, *GENERAL,
+    DELINEARIZED, CARRIED, UNROLLED, STRIPS, WRAPPED, IF_CONVERTED, SINGLE_TRIPS, SUNK_LOADS, REDUCTION_LOOPS,
+    DISTRIBUTED, DOT_LOOPS, NARROWED, DOT_AS_SUM, SWAPPED, RECIPROCAL, REDUCTION_ORDER, UNROLLED_REDUCTION,
+    INTERLEAVED, DOT, IN_PLACE, ACCUMULATOR, K_STRIPS, KEPT, UNPACKED, DEAD_ROWS, DIRECT_STORE, FUSION, ROWS_FUSED,
+    APART_AT_LAUNCH, MATERIALIZED, VECTORS, UNMASKED, TAIL, NONTEMPORAL, PREFETCHED, COMBINED, *GENERAL,
 )  # fmt: skip
