@@ -21,7 +21,7 @@ from tilewright.analysis.index import LANE, identity, sources
 from tilewright.backends.cpu import tuning
 from tilewright.backends.cpu.plan.collect import FunctionContext
 from tilewright.backends.cpu.plan.lanes import Chunking, strip_chunks
-from tilewright.backends.cpu.plan.steps import GroupStep, MaterializeSink, Step
+from tilewright.backends.cpu.plan.steps import GroupStep, MaterializeSink, ScalarStep, Step
 from tilewright.base.decision import Answer, No, Yes
 from tilewright.ir.decisions import describe_op
 from tilewright.ir.effect_traits import access_of, mask_of
@@ -52,6 +52,9 @@ def plan_strips(
         return No("an iteration makes other tiles than those that go on", group.place)
     if any(step.writes for step in order) or any(map(is_volatile, block.ops)):
         return No("an iteration does what must happen in the order of the iterations")
+    numbers = [step.op for step in order if isinstance(step, ScalarStep) and step.op is not None]
+    if (read := next((op for op in numbers if any(map(is_tile, op.operands))), None)) is not None:
+        return No("an iteration goes by a number of a tile", read)
     if any(is_pointer(element_type(tile.type)) for tile in own.values()):
         return No("it carries a tile of pointers")
     with context.computing(group):
