@@ -12,17 +12,14 @@ shares what; so each of these is drawn for itself. A kernel that differs is kept
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import tilewright
-from tilewright.tools.modules import load_file
+from tests.loops.comparing import compare_seeds, difference
 
 _HEAD = "import tilewright\nimport tilewright.language as tl\n\n\n"
 _SIGNATURE = "def kernel(x, w, v, out, M, N, BM: tl.constexpr, BN: tl.constexpr):\n"
@@ -138,48 +135,18 @@ def differs(seed: int, folder: Path) -> str:
         folder: for its text, which is removed if nothing differs.
     """
     made, numbers = _Kernel(seed), np.random.default_rng(seed)
-    path = folder / f"reductions_{seed}.py"
-    path.write_text(made.text)
-    kernel = load_file(path).kernel
 
     def values(count: int) -> Any:
         return (numbers.integers(-4, 5, count) / (1 if made.dtype == np.int32 else 4)).astype(made.dtype)
 
     rows = -(-made.M // made.rows) * made.rows
     x, w, v = values(rows * made.N + _BEYOND), values(made.N + _BEYOND), values(rows)
-    outs = []
-    for interpret in (False, True):
-        outs.append(out := np.full(2 * made.M + 64, 7, np.float32))
-        function = tilewright.jit(interpret=interpret)(kernel)
+
+    def launch(function: Any, out: np.ndarray[Any, Any]) -> None:
         function[(rows // made.rows,)](x, w, v, out, made.M, made.N, BM=made.rows, BN=made.columns)
-    wrong = ~np.isclose(*outs, rtol=1e-3, atol=1e-3, equal_nan=True)
-    if wrong.any():
-        at = int(wrong.argmax())
-        return f"seed {seed}: out[{at}] is {outs[0][at]}, interpreted {outs[1][at]}: {path}"
-    path.unlink()
-    return ""
 
-
-def main() -> int:
-    """Compare kernels of many seeds; the status is 1 if one differs."""
-    parser = argparse.ArgumentParser(description="Random reductions over iterations, compiled and interpreted.")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
-    given = parser.parse_args()
-    tilewright.knobs.cache.disabled = True
-    found = []
-    for seed in range(given.seed, given.seed + given.count):
-        try:
-            said = differs(seed, given.folder)
-        except Exception as error:
-            said = f"seed {seed}: {type(error).__name__}: {str(error)[:300]}"
-        if said:
-            found.append(said)
-            print(said, flush=True)
-    print(f"{given.count} kernels, {len(found)} differ")
-    return bool(found)
+    return difference(seed, made.text, folder / f"reductions_{seed}.py", 2 * made.M + 64, launch)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare_seeds("Random reductions over iterations, compiled and interpreted.", differs))

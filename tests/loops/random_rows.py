@@ -12,16 +12,14 @@ that differs is kept in the folder.
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-import tilewright
-from tilewright.tools.modules import load_file
+from tests.loops.comparing import compare_seeds, difference
 
 _HEAD = "import tilewright\nimport tilewright.language as tl\n\n\n"
 _SIGNATURE = (
@@ -143,9 +141,7 @@ def differs(seed: int, folder: Path) -> str:
         folder: for its text, which is removed if nothing differs.
     """
     made, numbers = _Kernel(seed), np.random.default_rng(seed)
-    path = folder / f"rows_{seed}.py"
-    path.write_text(made.text)
-    kernel, rows, width, bags = load_file(path).kernel, 11, made.width, made.bags
+    rows, width, bags = 11, made.width, made.bags
     offsets = np.concatenate([[0], numbers.integers(0, 9, bags).cumsum()]).astype(made.index)
     ids = numbers.integers(-1 if made.guarded else 0, rows, offsets[-1] + 64).astype(made.index)
     values = lambda count, dtype: (numbers.integers(-4, 5, count) / 4).astype(dtype)
@@ -154,40 +150,14 @@ def differs(seed: int, folder: Path) -> str:
         values(len(ids), np.float32),
         values(width, np.float32),
     )
-    outs, grid = [], (1, -(-bags // made.places) if made.form == "bags" else bags)
-    for interpret in (False, True):
-        outs.append(out := np.full(2 * bags * made.columns + 64, 7, np.float32))
-        function = tilewright.jit(interpret=interpret)(kernel)
+    grid = (1, -(-bags // made.places) if made.form == "bags" else bags)
+
+    def launch(function: Any, out: np.ndarray[Any, Any]) -> None:
         arguments = (table, ids, weights, offsets, scale, out, made.columns, rows, bags)
         function[grid](*arguments, BD=width, BL=made.places)
-    wrong = ~np.isclose(*outs, rtol=1e-3, atol=1e-3, equal_nan=True)
-    if wrong.any():
-        at = int(wrong.argmax())
-        return f"seed {seed}: out[{at}] is {outs[0][at]}, interpreted {outs[1][at]}: {path}"
-    path.unlink()
-    return ""
 
-
-def main() -> int:
-    """Compare kernels of many seeds; the status is 1 if one differs."""
-    parser = argparse.ArgumentParser(description="Random sums of rows at loaded places, compiled and interpreted.")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
-    given = parser.parse_args()
-    tilewright.knobs.cache.disabled = True
-    found = []
-    for seed in range(given.seed, given.seed + given.count):
-        try:
-            said = differs(seed, given.folder)
-        except Exception as error:
-            said = f"seed {seed}: {type(error).__name__}: {str(error)[:300]}"
-        if said:
-            found.append(said)
-            print(said, flush=True)
-    print(f"{given.count} kernels, {len(found)} differ")
-    return bool(found)
+    return difference(seed, made.text, folder / f"rows_{seed}.py", 2 * bags * made.columns + 64, launch)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(compare_seeds("Random sums of rows at loaded places, compiled and interpreted.", differs))

@@ -13,15 +13,15 @@ what they bring where elements are reduced or exchanged: there all loads are wai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from tilewright.backends.llvm.types import I1, I32, V, const
 from tilewright.backends.nvidia import tuning
 from tilewright.backends.nvidia.emit.context import Kernel
-from tilewright.base.order import reached
+from tilewright.ir.values import uses_behind
 from tilewright.ops.dims import lanewise
 from tilewright.ops.spec import REGISTRY
 
@@ -73,7 +73,7 @@ def is_worth_versions(op: Operation, accesses: Sequence[Access]) -> bool:
     """Whether many masked loads are followed by long arithmetic on each element up to where it is stored."""
     if sum(access.on.const is None for access in accesses) < tuning.VERSIONED_LOADS:
         return False
-    users = list(reached(_users(op.results[0]), lambda user: _users(*user.results)))
+    users = [use.operation for use in uses_behind(op.results, lambda _: True)]
     return any(map(_is_long, users)) and all(map(_by_elements, users))
 
 
@@ -85,10 +85,6 @@ def _is_long(user: Operation) -> bool:
 def _by_elements(user: Operation) -> bool:
     spec = REGISTRY.get(user.name)
     return spec is not None and (bool(spec.elementwise) or spec.dims is lanewise)
-
-
-def _users(*values: SSAValue) -> Iterator[Operation]:
-    return (use.operation for value in values for use in value.uses)
 
 
 __all__ = ["Access", "is_worth_versions", "versioned"]
